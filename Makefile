@@ -1,0 +1,34 @@
+# make demo · make test: each sets up its own .venv first; only Python 3.11+ and make are needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test setup lock bench clean
+
+demo: $(READY)
+	$(BIN)/monogram demo
+
+test: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Monogram needs Python 3.11 or newer; this is %s. Try: make PYTHON=python3.12" % sys.version.split()[0])'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary -c constraints.txt -e '.[dev]'
+	touch $@
+
+# Pins for every supported Python at once; needs uv, which users do not.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate pyproject.toml -o constraints.txt
+
+bench: $(READY)
+	$(BIN)/python benchmarks/foundation.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

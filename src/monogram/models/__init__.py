@@ -1,0 +1,1 @@
+"""Thin classes: parameters, fit, weights."""
