@@ -14,14 +14,37 @@ if TYPE_CHECKING:
     from monogram.data.interactions import Interactions
     from monogram.data.readers import read
     from monogram.data.sample import sample
+    from monogram.models.base import Recommender
+    from monogram.models.baselines import Popularity
+    from monogram.models.files import load
+    from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
 
 _HOMES: dict[str, str] = {
+    "DEQL": "monogram.models.full_rank",
+    "DLAE": "monogram.models.full_rank",
+    "EASE": "monogram.models.full_rank",
+    "EDLAE": "monogram.models.full_rank",
     "Interactions": "monogram.data.interactions",
+    "Popularity": "monogram.models.baselines",
+    "Recommender": "monogram.models.base",
+    "load": "monogram.models.files",
     "read": "monogram.data.readers",
     "sample": "monogram.data.sample",
 }
 
-__all__ = ["Interactions", "__version__", "read", "sample"]
+__all__ = [
+    "DEQL",
+    "DLAE",
+    "EASE",
+    "EDLAE",
+    "Interactions",
+    "Popularity",
+    "Recommender",
+    "__version__",
+    "load",
+    "read",
+    "sample",
+]
 
 
 def __getattr__(name: str) -> Any:

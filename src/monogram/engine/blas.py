@@ -1,0 +1,138 @@
+"""BLAS and LAPACK on parts of one big matrix, without copies and without 32-bit offsets.
+
+scipy's Python wrappers copy what is not a whole array, and a routine that is handed a whole large matrix
+may overflow or crash inside (OpenBLAS 0.3.30's threaded potrf and syrk do). So the routines are called here
+through the pointers scipy exports for Cython, on blocks whose addresses are computed in 64 bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.errors import NumericalError, ParameterError
+
+# Arguments by letter: c = option character, i = integer, s = scalar of the dtype, a = address in the matrix.
+_SIGNATURES = {
+    "gemm": ("blas", "cciiisaiaisai"),
+    "trsm": ("blas", "cccciisaiai"),
+    "trmm": ("blas", "cccciisaiai"),
+    "potrf": ("lapack", "ciaii"),
+    "trtri": ("lapack", "cciaii"),
+    "lauum": ("lapack", "ciaii"),
+}
+_PREFIX = {np.dtype(np.float32): ("s", ctypes.c_float), np.dtype(np.float64): ("d", ctypes.c_double)}
+
+
+def _capsule(library: str, name: str) -> tuple[int, str]:
+    """Address and C signature of a routine that scipy exports."""
+    from scipy.linalg import cython_blas, cython_lapack
+
+    capsule = {"blas": cython_blas, "lapack": cython_lapack}[library].__pyx_capi__[name]
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    signature = get_name(capsule)
+    return get_pointer(capsule, signature), signature.decode()
+
+
+@cache
+def _routine(name: str, dtype: np.dtype[Any]) -> tuple[Any, type]:
+    """The callable routine and the C integer type this scipy was built with."""
+    letter, _ = _PREFIX[dtype]
+    library, shape = _SIGNATURES[name]
+    address, signature = _capsule(library, letter + name)
+    # An ILP64 build spells its integers differently; a plain `int *` is 32 bits everywhere we run.
+    integer: type = ctypes.c_int if "int *" in signature.split("__pyx")[0] else ctypes.c_int64
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(shape))(address), integer
+
+
+class Blocks:
+    """Level-3 routines between blocks of one square Fortran-ordered matrix, in place.
+
+    Parameters
+    ----------
+    matrix : ndarray
+        n × n, Fortran-ordered, float32 or float64, writable.
+    """
+
+    def __init__(self, matrix: NDArray[Any]) -> None:
+        if matrix.dtype not in _PREFIX:
+            raise ParameterError(f"the matrix is {matrix.dtype}; expected float32 or float64")
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ParameterError(f"the matrix has shape {matrix.shape}; expected a square one")
+        if not (matrix.flags.f_contiguous and matrix.flags.writeable):
+            raise ParameterError("the matrix must be writable and Fortran-ordered: it is changed in place")
+        self.n = matrix.shape[0]
+        self._matrix = matrix  # keeps the memory alive while its address is used
+        self._base = matrix.ctypes.data
+        self._size = matrix.itemsize
+        self._scalar = _PREFIX[matrix.dtype][1]
+
+    def _call(self, name: str, *arguments: Any) -> int:
+        """Call a routine; the value of its last integer argument (LAPACK's info) comes back."""
+        function, integer = _routine(name, self._matrix.dtype)
+        kept: list[Any] = []
+        for letter, value in zip(_SIGNATURES[name][1], arguments, strict=True):
+            if letter == "a":  # (row, column): Python integers do not overflow
+                kept.append(ctypes.c_void_p(self._base + (value[0] + value[1] * self.n) * self._size))
+            elif letter == "c":
+                kept.append(ctypes.create_string_buffer(value))
+            else:
+                kept.append((integer if letter == "i" else self._scalar)(value))
+        function(*[k if isinstance(k, ctypes.c_void_p) else ctypes.addressof(k) for k in kept])
+        return int(kept[-1].value)
+
+    def gemm(
+        self,
+        target: tuple[int, int],
+        left: tuple[int, int],
+        right: tuple[int, int],
+        sizes: tuple[int, int, int],
+        *,
+        alpha: float,
+        transpose: bytes = b"NN",
+    ) -> None:
+        """target += alpha · op(left) · op(right), with sizes (rows, columns, inner)."""
+        rows, columns, inner = sizes
+        a, b, n = transpose[:1], transpose[1:], self.n
+        self._call("gemm", a, b, rows, columns, inner, alpha, left, n, right, n, 1.0, target, n)
+
+    def trsm(self, triangle: tuple[int, int], panel: tuple[int, int], sizes: tuple[int, int]) -> None:
+        """Panel ← panel · triangle⁻ᵀ."""
+        self._call("trsm", b"R", b"L", b"T", b"N", *sizes, 1.0, triangle, self.n, panel, self.n)
+
+    def trmm(
+        self,
+        side: bytes,
+        transpose: bytes,
+        triangle: tuple[int, int],
+        panel: tuple[int, int],
+        sizes: tuple[int, int],
+        *,
+        alpha: float = 1.0,
+    ) -> None:
+        """Panel ← alpha · op(triangle) · panel (side L) or alpha · panel · op(triangle) (side R)."""
+        self._call("trmm", side, b"L", transpose, b"N", *sizes, alpha, triangle, self.n, panel, self.n)
+
+    def potrf(self, at: int, size: int) -> None:
+        """Cholesky factor of a diagonal block."""
+        info = self._call("potrf", b"L", size, (at, at), self.n, 0)
+        if info:
+            raise NumericalError(
+                f"the matrix is not positive definite (pivot {at + info} of {self.n}): raise l2, or use dtype='float64'"
+            )
+
+    def trtri(self, at: int, size: int) -> None:
+        """Inverse of a triangular diagonal block."""
+        if self._call("trtri", b"L", b"N", size, (at, at), self.n, 0):
+            raise NumericalError("a triangular block is singular: raise l2, or use dtype='float64'")
+
+    def lauum(self, at: int, size: int) -> None:
+        """LᵀL of a triangular diagonal block, lower triangle."""
+        self._call("lauum", b"L", size, (at, at), self.n, 0)

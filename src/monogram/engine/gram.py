@@ -1,0 +1,105 @@
+"""Gram matrices of sparse data, written straight into the array a solver works in.
+
+G = Aᵀ·diag(w)·A for a sparse A (rows × n). With A = X it is the item Gram S; with A = Xᵀ and w = 1/ℓ it is
+X·Λ⁻¹·Xᵀ of the dual. Only the lower triangle is written; each column is summed in float64 by one thread in a
+fixed order, so that the result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine import parallel
+from monogram.engine.native import kernel
+
+Float = NDArray[np.float64]
+
+
+def squares(matrix: Any, weights: Float | None = None) -> Float:
+    """Diagonal of the Gram: the sum of w·x² by column, in float64."""
+    values = matrix.data.astype(np.float64) ** 2
+    if weights is not None:
+        values *= np.repeat(weights, np.diff(matrix.indptr))
+    total: Float = np.bincount(matrix.indices, values, matrix.shape[1]).astype(np.float64)
+    return total
+
+
+def gram(
+    matrix: Any,
+    out: NDArray[Any],
+    *,
+    weights: Float | None = None,
+    threads: int = 1,
+    done: Any = None,
+) -> None:
+    """Write the lower triangle of Aᵀ·diag(w)·A into `out`.
+
+    Parameters
+    ----------
+    matrix : CSR, rows × n, sorted indices
+    out : ndarray, n × n, Fortran-ordered
+        What stands above the diagonal is left as it is.
+    weights : float64 array, one a row, optional
+    threads : int
+    done : callable, optional
+        Receives the number of columns finished, for progress.
+    """
+    rows, n = matrix.shape
+    weights = np.ones(rows) if weights is None else np.ascontiguousarray(weights, np.float64)
+    pointers, owners, places = by_column(matrix)
+    arguments = (pointers, owners, places, matrix.indptr, matrix.indices, matrix.data, weights, out)
+
+    def columns(start: int, stop: int) -> None:
+        _columns(*arguments, start, stop, np.empty(n))
+
+    parallel.over(columns, n, max(16, min(256, n // (8 * threads) + 1)), threads, done)
+
+
+def by_column(matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """Column pointers of a CSR matrix, and for each entry its row and its place in the CSR arrays."""
+    counts = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    owners = np.empty(matrix.nnz, np.int32)
+    places = np.empty(matrix.nnz, np.int64)
+    _scatter(matrix.indptr, matrix.indices, pointers[:-1].copy(), owners, places)
+    return pointers, owners, places
+
+
+@kernel
+def _scatter(indptr: Any, indices: Any, cursor: Any, owners: Any, places: Any) -> None:
+    for row in range(len(indptr) - 1):
+        for place in range(indptr[row], indptr[row + 1]):
+            column = indices[place]
+            owners[cursor[column]] = row
+            places[cursor[column]] = place
+            cursor[column] += 1
+
+
+@kernel
+def _columns(
+    pointers: Any,
+    owners: Any,
+    places: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    weights: Any,
+    out: Any,
+    start: int,
+    stop: int,
+    total: Any,
+) -> None:
+    n = out.shape[0]
+    for j in range(start, stop):
+        total[j:] = 0.0
+        for p in range(pointers[j], pointers[j + 1]):
+            row = owners[p]
+            first = places[p]
+            factor = weights[row] * np.float64(data[first])
+            for q in range(first, indptr[row + 1]):  # sorted: from column j on
+                total[indices[q]] += factor * data[q]
+        for i in range(j, n):
+            out[i, j] = total[i]

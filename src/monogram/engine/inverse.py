@@ -1,0 +1,243 @@
+"""C = (S + Λ)⁻¹ with S = Xᵀ·diag(w)·X, in two exact forms with one interface: diagonal, columns, apply.
+
+*primal* holds C itself (n × n). *dual* holds K⁻¹ with K = I + X̃Λ⁻¹X̃ᵀ and X̃ = diag(√w)·X (m × m), from which
+C = Λ⁻¹ − Λ⁻¹X̃ᵀK⁻¹X̃Λ⁻¹ is read as it is needed. Either way one large array exists, and it is worked on in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine import parallel
+from monogram.engine.cholesky import potrf, potri
+from monogram.engine.gram import gram
+from monogram.engine.native import kernel
+
+Float = NDArray[np.float64]
+Stage = Callable[[str, float], None]  # stage name, flops (or columns) done since the last call
+
+
+def silent(_: str, __: float) -> None:
+    """Report to nobody."""
+
+
+class Primal:
+    """The inverse itself, in the lower triangle of one array."""
+
+    solver = "primal"
+
+    def __init__(self, lower: NDArray[Any]) -> None:
+        self.lower = lower
+        self.diagonal: Float = np.diagonal(lower).astype(np.float64)
+
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+        """Columns C[:, items], in float64."""
+        out = np.empty((len(self.lower), len(items)))
+        for k, j in enumerate(items):
+            out[j:, k] = self.lower[j:, j]
+            out[:j, k] = self.lower[j, :j]
+        return out
+
+    def apply(self, histories: Any) -> Float:
+        """The product h·C for each row of a sparse batch."""
+        return _apply(self, histories)
+
+    def into_weights(self, scale: Float, diagonal: Float, threads: int) -> NDArray[Any]:
+        """C·diag(scale) with the given diagonal, made in the array of C, which is gone afterwards.
+
+        The result is C-ordered: row i is what item i of a history adds to every score.
+        """
+        lower, scale = self.lower, scale.astype(self.lower.dtype)
+        del self.lower
+        n = len(lower)
+
+        def mirror(start: int, stop: int) -> None:
+            _mirror(lower, scale, start, stop)
+
+        parallel.over(mirror, n, max(BLOCK, n // (16 * threads) // BLOCK * BLOCK), threads)
+        weights = lower.T
+        np.fill_diagonal(weights, diagonal)
+        return weights
+
+
+class Dual:
+    """K⁻¹ and the sparse data beside it."""
+
+    solver = "dual"
+
+    def __init__(self, inverse: NDArray[Any], by_item: Any, penalties: Float, threads: int = 1) -> None:
+        self.inverse = inverse  # symmetric, both triangles
+        self.by_item = by_item  # X̃ᵀ as CSR: items × users
+        self.penalties = penalties
+        self.diagonal = _dual_diagonal(inverse, by_item, penalties, threads)
+
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+        """Columns C[:, items], in float64."""
+        return dual_columns(self.inverse, self.by_item, self.penalties, np.asarray(items))
+
+    def apply(self, histories: Any) -> Float:
+        """The product h·C for each row of a sparse batch."""
+        return _apply(self, histories)
+
+
+Inverse = Primal | Dual
+
+
+def primal(
+    matrix: Any,
+    penalties: Float,
+    *,
+    weights: Float | None = None,
+    dtype: Any = np.float32,
+    threads: int = 1,
+    stage: Stage = silent,
+) -> Primal:
+    """C of an m × n matrix, by Cholesky of the n × n Gram in place."""
+    n = matrix.shape[1]
+    out = np.empty((n, n), dtype, order="F")
+    gram(matrix, out, weights=weights, threads=threads, done=lambda k: stage("gram", k))
+    _invert(out, penalties, stage)
+    return Primal(out)
+
+
+def dual(
+    matrix: Any,
+    penalties: Float,
+    *,
+    weights: Float | None = None,
+    dtype: Any = np.float32,
+    threads: int = 1,
+    stage: Stage = silent,
+) -> Dual:
+    """C of an m × n matrix through the m × m matrix K, by Cholesky in place. Every penalty must be above 0."""
+    m = matrix.shape[0]
+    by_item = rooted(matrix, weights).T.tocsr()
+    out = np.empty((m, m), dtype, order="F")
+    gram(by_item, out, weights=1 / penalties, threads=threads, done=lambda k: stage("gram", k))
+    _invert(out, np.ones(m), stage)
+    one = np.ones(m, out.dtype)
+    parallel.over(lambda a, b: _mirror(out, one, a, b), m, max(BLOCK, m // 64 // BLOCK * BLOCK), threads)
+    return Dual(out, by_item, penalties, threads)
+
+
+def rooted(matrix: Any, weights: Float | None) -> Any:
+    """X̃ = diag(√w)·X, sharing the structure of X."""
+    if weights is None:
+        return matrix
+    factors = np.repeat(np.sqrt(weights), np.diff(matrix.indptr))
+    scaled = (matrix.data * factors).astype(matrix.data.dtype)
+    return type(matrix)((scaled, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def residual(matrix: Any, penalties: Float, inverse: Inverse, *, weights: Float | None = None) -> float:
+    """Largest off-diagonal entry of (S + Λ)B − S on eight probe columns, relative to max|S|.
+
+    The probes are spread over the items by popularity, the most popular among them.
+    """
+    rooted_matrix = rooted(matrix, weights).astype(np.float64)
+    squares = np.asarray(rooted_matrix.multiply(rooted_matrix).sum(axis=0)).ravel()
+    live = np.flatnonzero(squares)
+    if not len(live):
+        return 0.0
+    order = live[np.argsort(squares[live], kind="stable")]
+    probes = order[np.unique(np.linspace(0, len(order) - 1, 8).astype(int))]
+    slopes = -inverse.columns(probes) / inverse.diagonal[probes]
+    slopes[probes, np.arange(len(probes))] = 0.0
+    target = np.zeros_like(slopes)
+    target[probes, np.arange(len(probes))] = 1.0
+    error = rooted_matrix.T @ (rooted_matrix @ (slopes - target)) + penalties[:, None] * slopes
+    error[probes, np.arange(len(probes))] = 0.0
+    return float(np.abs(error).max() / squares.max())
+
+
+def dual_columns(inverse: NDArray[Any], by_item: Any, penalties: Float, items: NDArray[np.integer[Any]]) -> Float:
+    """Columns of C = Λ⁻¹ − Λ⁻¹X̃ᵀK⁻¹X̃Λ⁻¹, summed in float64."""
+    out = np.empty((by_item.shape[0], len(items)))
+    for k, j in enumerate(items):
+        part = slice(by_item.indptr[j], by_item.indptr[j + 1])
+        solved = np.zeros(len(inverse))
+        _add_rows(inverse, by_item.indices[part], by_item.data[part] / penalties[j], solved)
+        out[:, k] = -(by_item @ solved) / penalties
+        out[j, k] += 1 / penalties[j]
+    return out
+
+
+def refined_columns(
+    inverse: NDArray[Any], by_item: Any, penalties: Float, items: NDArray[np.integer[Any]], columns: Float
+) -> Float:
+    """Columns of C after one step of refinement: z + C·(e − (S + Λ)z), the residual in float64."""
+    missing = -(by_item @ (by_item.T @ columns)) - penalties[:, None] * columns
+    missing[items, np.arange(len(items))] += 1
+    scaled = missing / penalties[:, None]
+    spread = (by_item.T @ scaled).T
+    solved = np.asarray(spread.astype(inverse.dtype) @ inverse, np.float64)
+    better: Float = columns + scaled - (by_item @ solved.T) / penalties[:, None]
+    return better
+
+
+def _invert(out: NDArray[Any], penalties: Float, stage: Stage) -> None:
+    np.einsum("ii->i", out)[...] += penalties.astype(out.dtype)
+    potrf(out, tick=lambda flops: stage("factor", flops))
+    potri(out, tick=lambda flops: stage("invert", flops))
+
+
+def _apply(inverse: Inverse, histories: Any) -> Float:
+    used = np.unique(histories.indices)
+    return np.asarray(histories[:, used].astype(np.float64) @ inverse.columns(used).T)
+
+
+def _dual_diagonal(inverse: NDArray[Any], by_item: Any, penalties: Float, threads: int) -> Float:
+    forms = np.empty(by_item.shape[0])
+
+    def quadratic(start: int, stop: int) -> None:
+        _quadratic(inverse, by_item.indptr, by_item.indices, by_item.data, forms, start, stop)
+
+    parallel.over(quadratic, len(forms), max(1, len(forms) // (32 * threads)), threads)
+    return 1 / penalties - forms / penalties**2
+
+
+BLOCK = 64
+
+
+@kernel
+def _mirror(square: Any, scale: Any, start: int, stop: int) -> None:
+    """For the column blocks in start:stop: both triangles from the lower one, row r multiplied by scale[r]."""
+    n = square.shape[0]
+    for j0 in range(start, stop, 64):
+        j1 = min(j0 + 64, stop)
+        for i0 in range(j0, n, 64):
+            i1 = min(i0 + 64, n)
+            for j in range(j0, j1):
+                for i in range(max(i0, j + 1), i1):
+                    value = square[i, j]
+                    square[i, j] = value * scale[i]
+                    square[j, i] = value * scale[j]
+
+
+@kernel
+def _quadratic(inverse: Any, indptr: Any, indices: Any, data: Any, forms: Any, start: int, stop: int) -> None:
+    """Sum of K⁻¹ over the users of each item, in float64: xᵀK⁻¹x."""
+    for j in range(start, stop):
+        total = 0.0
+        for p in range(indptr[j], indptr[j + 1]):
+            row = inverse[:, indices[p]]
+            part = 0.0
+            for q in range(indptr[j], p):
+                part += np.float64(row[indices[q]]) * data[q]
+            total += data[p] * (2.0 * part + np.float64(row[indices[p]]) * data[p])
+        forms[j] = total
+
+
+@kernel
+def _add_rows(matrix: Any, rows: Any, factors: Any, total: Any) -> None:
+    """Add factors[k] times column rows[k] of a symmetric matrix to the total."""
+    n = len(total)
+    for k in range(len(rows)):
+        column = matrix[:, rows[k]]
+        factor = factors[k]
+        for i in range(n):
+            total[i] += factor * column[i]

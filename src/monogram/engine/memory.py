@@ -1,0 +1,106 @@
+"""How much memory there is, and how much a piece of work really took."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from types import TracebackType
+
+from monogram.errors import ParameterError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+MARGIN = 0.9  # of what is free: the rest is left to everyone else
+
+
+def parse(memory: int | float | str | None) -> int:
+    """A memory budget in bytes: a number of bytes, a text such as "8 GB" or "512MiB", or None for what is free."""
+    if memory is None:
+        return int(MARGIN * available())
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", memory.lower())
+        if match and match[2] in _UNITS:
+            memory = float(match[1]) * _UNITS[match[2]]
+    if isinstance(memory, str | bool) or not memory > 0:
+        raise ParameterError(f'memory = {memory!r}; expected bytes above 0, or a text such as "8 GB" or "512 MiB"')
+    return int(memory)
+
+
+def show(number: float) -> str:
+    """Bytes for people, in powers of ten: 3.57 GB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(number) < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"
+
+
+def available() -> int:
+    """Bytes this process may still take: what the system has free, within the limit of its container."""
+    free = [_system_free()]
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        bound, taken = _number(limit), _number(used)
+        if bound is not None and taken is not None:
+            free.append(max(0, bound - taken))
+    return min(free)
+
+
+def _number(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):  # no such file here, or the word "max"
+        return None
+
+
+def _system_free() -> int:
+    found = _status("/proc/meminfo", "MemAvailable")
+    if found is not None:
+        return found
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:  # no count of free pages: half of all
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return 4 * 10**9
+
+
+def _status(path: str, key: str) -> int | None:
+    try:
+        text = Path(path).read_text()
+    except OSError:
+        return None
+    match = re.search(rf"^{key}:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+class Peak:
+    """Bytes the process took at most inside the block, above what it held at its start (None: not measurable)."""
+
+    bytes: int | None = None
+
+    def __enter__(self) -> Peak:
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # Linux: start the high-water mark anew
+        except OSError:
+            self._start = _high_water()
+            return self
+        self._start = _status("/proc/self/status", "VmRSS")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        end = _high_water()
+        if self._start is not None and end is not None:
+            self.bytes = max(0, end - self._start)
+
+
+def _high_water() -> int | None:
+    mark = _status("/proc/self/status", "VmHWM")
+    if mark is not None or sys.platform == "win32":
+        return mark
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used * 1024

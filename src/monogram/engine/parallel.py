@@ -1,0 +1,68 @@
+"""Threads: how many, and how a range of work is shared among them.
+
+Kernels release the interpreter lock and run on ordinary Python threads: safe to call from a server's threads,
+and the number is ours to set on every call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from monogram.errors import ParameterError
+
+
+def count(threads: int | None) -> int:
+    """The number of threads to use: what was asked, else the cores this process may run on."""
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise ParameterError(f"threads = {threads!r}; expected a whole number of at least 1, or None for all cores")
+    return threads
+
+
+@contextmanager
+def limited(threads: int | None) -> Iterator[int]:
+    """Hold BLAS to the given number of threads inside the block."""
+    import scipy.linalg.cython_blas  # noqa: F401  (the pool must be loaded to be limited)
+    from threadpoolctl import threadpool_limits
+
+    number = count(threads)
+    with threadpool_limits(limits=number, user_api="blas"):
+        yield number
+
+
+def over(
+    work: Callable[[int, int], Any],
+    size: int,
+    chunk: int,
+    threads: int,
+    done: Callable[[int], None] | None = None,
+) -> None:
+    """Call work(start, stop) over range(size) in chunks, taken by threads as they become free."""
+    ranges = [(start, min(start + chunk, size)) for start in range(0, size, chunk)]
+
+    def run(span: tuple[int, int]) -> int:
+        work(*span)
+        return span[1] - span[0]
+
+    if threads == 1 or len(ranges) <= 1:
+        finished: Any = map(run, ranges)
+        for number in finished:
+            if done:
+                done(number)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(run, span) for span in ranges]
+        try:
+            for future in futures:
+                number = future.result()
+                if done:
+                    done(number)
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise

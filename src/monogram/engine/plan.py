@@ -1,0 +1,173 @@
+"""What a fit will cost, before it costs anything: solver, bytes at the peak, flops, seconds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from monogram.engine import parallel
+from monogram.engine.memory import show
+from monogram.errors import MemoryBudgetError, ParameterError
+
+# Dual weights answer a new user with m² work where primal ones add a few rows, so the dual must be clearly cheaper.
+DUAL_ADVANTAGE = 2.0
+# Beside the large array: buffers of BLAS, caches of the kernels' threads.
+WORKSPACE = 10_000_000
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The price of one way to fit."""
+
+    solver: str
+    bytes: int
+    flops: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The way chosen, the others beside it, and the budget it must stay in."""
+
+    users: int
+    items: int
+    events: int
+    dtype: str
+    budget: int
+    chosen: Cost
+    costs: tuple[Cost, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary a solver."""
+        return [
+            {
+                "solver": cost.solver,
+                "chosen": cost == self.chosen,
+                "fits": cost.bytes <= self.budget,
+                "bytes": cost.bytes,
+                "flops": cost.flops,
+                "seconds": cost.seconds,
+            }
+            for cost in self.costs
+        ]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.users:,} users × {self.items:,} items, {self.events:,} events, {self.dtype}, "
+            f"budget {show(self.budget)}",
+            f"{'solver':8} {'peak':>9} {'flops':>9} {'time':>9}",
+        ]
+        for cost in self.costs:
+            note = "  ← chosen" if cost == self.chosen else "" if cost.bytes <= self.budget else "  over budget"
+            lines.append(f"{cost.solver:8} {show(cost.bytes):>9} {cost.flops:>9.2g} {_duration(cost.seconds):>9}{note}")
+        return "\n".join(lines)
+
+
+def plan(
+    users: int,
+    items: int,
+    events: int,
+    *,
+    solver: str = "auto",
+    dtype: Any = np.float32,
+    budget: int,
+    pairs: tuple[float, float] | None = None,
+    threads: int = 1,
+) -> Plan:
+    """Choose between the primal and the dual inverse.
+
+    Parameters
+    ----------
+    users, items, events : int
+        Shape and number of entries of the matrix.
+    solver : "auto", "primal" or "dual"
+        What is named is taken if it fits.
+    budget : int
+        Bytes the fit may take.
+    pairs : two floats, optional
+        Σ|history|² by user and Σ(count)² by item, the work of the two Grams; guessed from the means when not given.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If no permitted way fits; the message says what would.
+    """
+    dtype = np.dtype(dtype)
+    threads = parallel.count(threads)
+    by_user, by_item = pairs or (events**2 / max(users, 1), events**2 / max(items, 1))
+    costs = (
+        _cost("primal", items, events, by_user, dtype, threads),
+        _cost("dual", users, events, by_item, dtype, threads),
+    )
+    if solver not in ("auto", "primal", "dual"):
+        raise ParameterError(f"solver = {solver!r}; expected 'auto', 'primal' or 'dual'")
+    primal, dual = costs
+    if solver != "auto":
+        chosen = primal if solver == "primal" else dual
+    elif primal.bytes > budget or dual.bytes > budget:
+        chosen = min(costs, key=lambda cost: cost.bytes)
+    else:
+        chosen = dual if dual.flops * DUAL_ADVANTAGE <= primal.flops else primal
+    result = Plan(users, items, events, dtype.name, budget, chosen, costs)
+    if chosen.bytes > budget:
+        raise MemoryBudgetError(_refusal(result))
+    return result
+
+
+def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any], threads: int) -> Cost:
+    # The sparse data again by the other side (12 bytes an event; the dual also keeps its transpose), sums by thread.
+    sparse = events * (12 if solver == "primal" else 28) + 8 * side * threads
+    rate, copying = calibrate(dtype.name, threads)
+    flops = float(side) ** 3
+    seconds = flops / rate + pairs * 1e-9 / threads + 3 * side * side * dtype.itemsize / copying
+    return Cost(solver, side * side * dtype.itemsize + sparse + WORKSPACE, flops + pairs, seconds)
+
+
+def _refusal(refused: Plan) -> str:
+    size = np.dtype(refused.dtype).itemsize
+    sides = {"primal": "items", "dual": "users"}
+    needs = " or ".join(
+        f"{show(cost.bytes)} ({cost.solver}, {refused.dtype})"
+        for cost in refused.costs
+        if cost == refused.chosen or len(refused.costs) > 1
+    )
+    beside = 12 if refused.chosen.solver == "primal" else 28
+    room = max(0, 0.99 * refused.budget - WORKSPACE - beside * refused.events)
+    advice = [f"raise memory= to at least {show(refused.chosen.bytes)}"]
+    if refused.dtype == "float64" and refused.chosen.bytes / 2 <= refused.budget:
+        advice.append("use dtype='float32'")
+    others = [c for c in refused.costs if c.bytes <= refused.budget]
+    advice += [f"use solver='{cost.solver}'" for cost in others]
+    side = sides[refused.chosen.solver]
+    advice.append(f"keep the {int((room / size) ** 0.5):,} most active {side}" if room else "use a larger machine")
+    return (
+        f"the fit needs {needs} for {refused.users:,} users × {refused.items:,} items, but may use "
+        f"{show(refused.budget)}; nothing was allocated. What would fit: {'; '.join(advice)}."
+    )
+
+
+@cache
+def calibrate(dtype: str, threads: int) -> tuple[float, float]:
+    """Flops per second of our factorisation and bytes per second of a copy, from a moment's measurement."""
+    block = np.full((1024, 1024), 0.5, dtype)
+    line = np.ones(4_000_000, dtype)
+    with parallel.limited(threads):
+        gemm = min(_timed(lambda: block @ block) for _ in range(4))
+    copy = min(_timed(line.copy) for _ in range(3))
+    return 0.75 * 2 * 1024**3 / gemm, line.nbytes / copy
+
+
+def _timed(work: Any) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

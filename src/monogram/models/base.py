@@ -1,0 +1,272 @@
+"""What every recommender does: fit, score, recommend, similar, explain, save."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram import ranking
+from monogram.data.interactions import Interactions
+from monogram.data.readers import as_interactions
+from monogram.engine import memory as memory_
+from monogram.engine import parallel
+from monogram.engine.inverse import Stage, silent
+from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
+from monogram.models import parameters
+from monogram.models.explanation import Explanation
+from monogram.ranking import Recommendations
+from monogram.weights import Weights
+
+DTYPES = ("float32", "float64")
+
+
+@dataclass
+class Work:
+    """How a fit is to be done, and what it notes on the way."""
+
+    dtype: str = "float32"
+    budget: int = 0
+    threads: int = 1
+    solver: str = "auto"
+    stage: Stage = silent
+    used: str = "none"
+    planned: int | None = None
+    residual: float | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time of the block to a stage."""
+        start = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a fit went.
+
+    Attributes
+    ----------
+    solver : "primal", "dual" or "none"
+    dtype : working precision
+    threads : threads used
+    seconds : by stage
+    peak_bytes : most memory taken during the fit above what the process held before (None: not measurable)
+    planned_bytes : what the plan foresaw
+    residual : largest off-diagonal entry of (S + Λ)B − S on probe columns, relative to max|S|
+    """
+
+    solver: str
+    dtype: str
+    threads: int
+    seconds: dict[str, float]
+    peak_bytes: int | None
+    planned_bytes: int | None
+    residual: float | None
+
+    def __str__(self) -> str:
+        stages = ", ".join(f"{name} {value:.2f} s" for name, value in self.seconds.items())
+        lines = [f"solver {self.solver}, {self.dtype}, {self.threads} threads; {stages}"]
+        if self.peak_bytes is not None:
+            planned = "" if self.planned_bytes is None else f" (planned {memory_.show(self.planned_bytes)})"
+            lines.append(f"peak {memory_.show(self.peak_bytes)}{planned}")
+        if self.residual is not None:
+            lines.append(f"residual {self.residual:.1e}")
+        return "\n".join(lines)
+
+
+@dataclass(kw_only=True, eq=False)
+class Recommender:
+    """Base of the models. A model is a dataclass of its parameters and one method, `_fit`, that gives weights.
+
+    Attributes
+    ----------
+    report_ : Report
+        How the last fit went.
+    """
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        parameters.check(self)
+
+    def params(self) -> dict[str, Any]:
+        """The parameters by name."""
+        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+
+    def fit(
+        self,
+        log: Any,
+        *,
+        dtype: str = "float32",
+        memory: int | float | str | None = None,
+        threads: int | None = None,
+        solver: str = "auto",
+        progress: Callable[[str, float], None] | None = None,
+    ) -> Self:
+        """Learn from a log; what was learned before is forgotten.
+
+        Parameters
+        ----------
+        log : Interactions, CSR matrix, or anything `monogram.read` takes
+        dtype : "float32" or "float64"
+        memory : bytes, or a text such as "8 GB"
+            What the fit may take; by default what is free, less a margin. More is refused before it is allocated.
+        threads : int
+            By default all cores.
+        solver : "auto", "primal" or "dual"
+        progress : callable, optional
+            Receives the name of the stage and the work done in it since the last call.
+        """
+        self._forget()
+        parameters.check(self)
+        if dtype not in DTYPES:
+            raise ParameterError(f"dtype = {dtype!r}; expected 'float32' or 'float64'")
+        if solver not in ("auto", "primal", "dual"):
+            raise ParameterError(f"solver = {solver!r}; expected 'auto', 'primal' or 'dual'")
+        data = as_interactions(log)
+        with parallel.limited(threads) as number:
+            work = Work(dtype, memory_.parse(memory), number, solver, progress or silent)
+            self._warm(work)
+            with memory_.Peak() as peak, work.timed("total"):
+                weights = self._fit(data, work)
+        report = Report(work.used, dtype, number, work.seconds, peak.bytes, work.planned, work.residual)
+        self._become(data, weights, report)
+        return self
+
+    def _fit(self, log: Interactions, work: Work) -> Weights:
+        raise TypeError(f"{type(self).__name__} must define _fit(log, work), which gives weights")
+
+    def _warm(self, work: Work) -> None:
+        """Compile what the fit will call, so that time and memory are counted for the work alone."""
+
+    def _become(self, log: Interactions, weights: Weights, report: Report) -> None:
+        self.log_, self.weights_, self.report_ = log, weights, report
+
+    def _forget(self) -> None:
+        for name in ("log_", "weights_", "report_"):
+            self.__dict__.pop(name, None)
+
+    def _learned(self) -> tuple[Interactions, Weights]:
+        if "weights_" not in self.__dict__:
+            raise NotFittedError(f"this {type(self).__name__} has learned nothing yet: call fit(log) first")
+        return self.log_, self.weights_
+
+    def recommend(
+        self,
+        users: Any = None,
+        histories: Any = None,
+        k: int = 10,
+        allow: Any = None,
+        deny: Any = None,
+        exclude_seen: bool = True,
+        *,
+        threads: int | None = None,
+    ) -> Recommendations:
+        """Rank items for known users, or for anyone by their history.
+
+        Parameters
+        ----------
+        users : ids of users in the training log; with neither users nor histories, all of them
+        histories : list of histories, each a list of item ids or a mapping from item id to weight
+        k : how many items each gets (fewer only where fewer are eligible)
+        allow, deny : item ids
+            Only these; none of these. One list for all, or one list for each request.
+        exclude_seen : leave out what is in the history
+
+        Returns
+        -------
+        Recommendations
+            Unknown users and items are named beside the table and left out.
+        """
+        log, weights = self._learned()
+        if users is not None and histories is not None:
+            raise ParameterError("both users and histories were given; expected one of them")
+        asked = ranking.known_users(users, log) if histories is None else ranking.given_histories(histories, log)
+        return ranking.recommend(
+            weights, asked, log.items, k=k, allow=allow, deny=deny, exclude_seen=exclude_seen, threads=threads
+        )
+
+    def similar(self, items: Any, k: int = 10, *, threads: int | None = None) -> Recommendations:
+        """Items like the given ones, the item itself excluded.
+
+        The measure is the model's own: the score of the other item for someone whose whole history is this one (a
+        row of W). It is not symmetric: a sequel follows from its first part more than the first part from the sequel.
+        """
+        log, weights = self._learned()
+        ids = ranking.id_list(items)
+        index = log.items.index(ids)
+        asked = ranking.given_histories([[one] for one, at in zip(ids, index, strict=True) if at >= 0], log)
+        named = ranking.Histories(
+            asked.matrix,
+            log.items.take(index[index >= 0]),
+            unknown_items=tuple(one for one, at in zip(ids, index, strict=True) if at < 0),
+        )
+        return ranking.recommend(weights, named, log.items, k=k, threads=threads, names=("item", "similar"))
+
+    def score(self, histories: Any, items: Any = None, *, threads: int | None = None) -> NDArray[np.float64]:
+        """Scores of items (all, in the order of `log_.items`, when not given) for each history.
+
+        An unknown item has the score NaN, and a warning names it.
+        """
+        log, weights = self._learned()
+        asked = ranking.given_histories(histories, log)
+        ids = list(log.items) if items is None else ranking.id_list(items)
+        index = np.arange(log.n_items) if items is None else log.items.index(ids)
+        unknown = [*asked.unknown_items, *(one for one, at in zip(ids, index, strict=True) if at < 0)]
+        if unknown:
+            warnings.warn(f"items the model does not know: {unknown[:5]}", MonogramWarning, stacklevel=2)
+        known = index >= 0
+        out = np.full((asked.matrix.shape[0], len(index)), np.nan)
+        with parallel.limited(threads) as number:
+            out[:, known] = weights.score(asked.matrix, index[known], number)
+        return out
+
+    def explain(self, history: Any, item: Any) -> Explanation:
+        """Why an item has its score: the exact share of each item of the history. The shares sum to the score.
+
+        Parameters
+        ----------
+        history : list of item ids, or a mapping from item id to weight (`history(user)` gives a known user's)
+        item : id of the item to explain
+        """
+        log, weights = self._learned()
+        asked = ranking.given_histories([history], log)
+        target = log.items.index([item])
+        if target[0] < 0:
+            raise UnknownIdError(f"item {item!r} is not one of the {log.n_items:,} items this model knows")
+        row = asked.matrix
+        shares = weights.shares(row, int(target[0]))
+        pairs = list(zip(log.items.ids(row.indices), shares.tolist(), strict=True))
+        return Explanation(log.items[int(target[0])], tuple(pairs), float(weights.base(target)[0]), asked.unknown_items)
+
+    def history(self, user: Any) -> dict[Any, float]:
+        """A known user's training history: item id → weight."""
+        return self._learned()[0].history(user)
+
+    def item_weights(self) -> NDArray[np.float64]:
+        """W as a dense array, in the order of `log_.items`: for small catalogues."""
+        log, weights = self._learned()
+        needed = 8 * log.n_items**2
+        if needed > memory_.parse(None):
+            raise ParameterError(
+                f"W of {log.n_items:,} items would take {memory_.show(needed)}; "
+                "use score, explain or similar, which read the parts they need"
+            )
+        return weights.columns(np.arange(log.n_items))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file; an earlier file of that name stays until the new one is whole."""
+        from monogram.models import files
+
+        files.save(self, path)

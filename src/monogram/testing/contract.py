@@ -1,0 +1,299 @@
+"""The contract of a recommender: what holds for every model, in this library and outside it."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import uuid
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from monogram.data.interactions import Interactions
+from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
+from monogram.models.base import Recommender
+from monogram.models.files import load
+from monogram.testing.worlds import two_tastes
+
+Make = Callable[[], Recommender]
+
+
+def check_recommender(model_class: type[Recommender], **parameters: Any) -> None:
+    """Raise AssertionError, naming the law, if a model breaks the contract.
+
+    Parameters
+    ----------
+    model_class : class to check
+    parameters : what it is made with; by default its own defaults
+
+    Examples
+    --------
+    >>> import monogram as mg
+    >>> check_recommender(mg.EASE, l2=5)
+    """
+
+    def make() -> Recommender:
+        return model_class(**parameters)
+
+    for law in LAWS:
+        try:
+            law(make)
+        except AssertionError as error:
+            raise AssertionError(f"{model_class.__name__}: {law.__doc__} {error}".strip()) from error
+
+
+def _log(seed: int = 0, users: int = 40, items: int = 17) -> Interactions:
+    rng = np.random.default_rng(seed)
+    dense = rng.random((users, items)) < rng.uniform(0.1, 0.5, items)
+    dense[0], dense[1] = False, True
+    names = [f"item {number}é" for number in range(items)]
+    return Interactions.from_csr(
+        sp.csr_array(dense.astype(np.float32)), users=list(range(100, 100 + users)), items=names
+    )
+
+
+def _lists(model: Recommender, **request: Any) -> dict[Any, list[Any]]:
+    lists: dict[Any, list[Any]] = {}
+    for row in model.recommend(**request).rows():
+        lists.setdefault(row["user"], []).append(row["item"])
+    return lists
+
+
+def _refuses(kind: type[Exception], call: Callable[[], Any], what: str) -> None:
+    try:
+        call()
+    except kind:
+        return
+    raise AssertionError(f"{what} must raise {kind.__name__}")
+
+
+def law_fit(make: Make) -> None:
+    """`fit` returns the model, keeps its parameters, and reports."""
+    model = make()
+    before = model.params()
+    assert model.fit(_log()) is model
+    assert model.params() == before
+    assert type(model)(**before).params() == before
+    assert model.report_.seconds["total"] >= 0
+    assert model.report_.residual is None or model.report_.residual < 1e-3
+
+
+def law_unfitted(make: Make) -> None:
+    """Before `fit` every question is NotFittedError."""
+    for ask in (
+        lambda: make().recommend(),
+        lambda: make().score([["a"]]),
+        lambda: make().similar(["a"]),
+        lambda: make().explain(["a"], "b"),
+        lambda: make().save("never.mono"),
+    ):
+        _refuses(NotFittedError, ask, "an unfitted model")
+
+
+def law_lists(make: Make) -> None:
+    """Each list has exactly min(k, eligible) unique items, best first, none seen, all scores finite."""
+    log = _log()
+    model = make().fit(log)
+    for k in (1, 5, log.n_items, log.n_items + 50):
+        rows = model.recommend(k=k).rows()
+        for user in log.users:
+            mine = [row for row in rows if row["user"] == user]
+            seen = log.history(user)
+            items = [row["item"] for row in mine]
+            assert len(items) == len(set(items)) == min(k, log.n_items - len(seen)), f"user {user}, k = {k}"
+            assert not set(items) & set(seen)
+            assert [row["rank"] for row in mine] == list(range(1, len(mine) + 1))
+            scores = [row["score"] for row in mine]
+            assert np.isfinite(scores).all()
+            assert scores == sorted(scores, reverse=True)
+
+
+def law_ties(make: Make) -> None:
+    """Scores that `score` gives rank as `recommend` does, ties to the lower index."""
+    log = _log(3)
+    model = make().fit(log)
+    order = {item: place for place, item in enumerate(log.items)}
+    for user in list(log.users)[:12]:
+        history = log.history(user)
+        scores = dict(zip(log.items, model.score([history])[0], strict=True))
+        for row in model.recommend([user], k=log.n_items).rows():
+            assert abs(row["score"] - scores[row["item"]]) <= 1e-6 * max(1, abs(row["score"]))
+        rows = model.recommend([user], k=log.n_items).rows()
+        for above, below in itertools.pairwise(rows):
+            assert above["score"] > below["score"] or order[above["item"]] < order[below["item"]]
+
+
+def law_same_history(make: Make) -> None:
+    """The same history gives the same list whether the user was in training or not."""
+    log = _log(1)
+    model = make().fit(log)
+    known = _lists(model, k=7)
+    given = _lists(model, histories=[log.history(user) for user in log.users], k=7)
+    alone = {n: _lists(model, histories=[list(log.history(user))], k=7).get(0, []) for n, user in enumerate(log.users)}
+    for position, user in enumerate(log.users):
+        assert known.get(user, []) == given.get(position, []) == alone[position], f"user {user}"
+
+
+def law_rules(make: Make) -> None:
+    """`allow` admits only its items, `deny` none of its own, for all or by request; unknown ids are named."""
+    log = _log(2)
+    model = make().fit(log)
+    names = list(log.items)
+    allowed = _lists(model, k=99, allow=[*names[:6], "nowhere"])
+    denied = _lists(model, k=99, deny=names[:6])
+    everything = _lists(model, k=99)
+    for user in log.users:
+        assert allowed.get(user, []) == [item for item in everything.get(user, []) if item in names[:6]]
+        assert denied.get(user, []) == [item for item in everything.get(user, []) if item not in names[:6]]
+    each = model.recommend(histories=[[], []], allow=[names[:2], []], deny=[[names[0]], []])
+    assert [(row["user"], row["item"]) for row in each.rows()] == [(0, names[1])]
+    assert model.recommend(k=3, allow=["nowhere"]).unknown_items == ("nowhere",)
+    seen = model.recommend([101], k=99, exclude_seen=False)
+    assert len(seen) == log.n_items
+
+
+def law_unknown(make: Make) -> None:
+    """Unknown users and items are named beside the result, not fatal; an empty history is named too."""
+    model = make().fit(_log())
+    result = model.recommend([101, "stranger", None, 102], k=2)
+    assert result.unknown_users == ("stranger", None)
+    assert {row["user"] for row in result.rows()} <= {101, 102}
+    result = model.recommend(histories=[["item 1é", "lost"], [], ["lost"]], k=2)
+    assert result.unknown_items == ("lost",)
+    assert result.empty == (1, 2)
+    assert [row["user"] for row in result.rows()] == [0, 0, 1, 1, 2, 2]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scores = model.score([["item 1é"]], ["item 2é", "lost"])
+    assert np.isfinite(scores[0, 0])
+    assert np.isnan(scores[0, 1])
+    assert any(issubclass(one.category, MonogramWarning) for one in caught)
+    assert model.similar(["lost"]).unknown_items == ("lost",)
+    _refuses(UnknownIdError, lambda: model.explain(["item 1é"], "lost"), "explaining an unknown item")
+
+
+def law_refusals(make: Make) -> None:
+    """A request that makes no sense is a ParameterError."""
+    model = make().fit(_log())
+    for ask in (
+        lambda: model.recommend(k=0),
+        lambda: model.recommend(k=2.5),  # type: ignore[arg-type]
+        lambda: model.recommend(users=[101], histories=[["item 1é"]]),
+        lambda: model.recommend(histories=["item 1é"]),
+        lambda: model.recommend(histories=[{"item 1é": -1.0}]),
+        lambda: model.recommend(histories=[["item 1é"]], allow=[["item 2é"], ["item 3é"]]),
+        lambda: make().fit(_log(), dtype="float16"),
+        lambda: make().fit(_log(), solver="guess"),
+        lambda: make().fit(_log(), threads=0),
+    ):
+        _refuses(ParameterError, ask, "that request")
+
+
+def law_explain(make: Make) -> None:
+    """The shares of an explanation sum to the score, to 1e-6."""
+    log = _log(4)
+    model = make().fit(log)
+    for history in (log.history(103), list(log.items)[2:5], []):
+        for item in list(log.items)[:8]:
+            explained = model.explain(history, item)
+            score = model.score([history], [item])[0, 0]
+            assert abs(sum(row["share"] for row in explained.rows()) - score) <= 1e-6 * max(1, abs(score))
+            assert abs(explained.score - score) <= 1e-6 * max(1, abs(score))
+            assert [one for one, _ in explained.shares] == sorted(history, key=list(log.items).index)
+
+
+def law_similar(make: Make) -> None:
+    """`similar` never gives the item itself, and ranks by its documented measure."""
+    log = _log(5)
+    model = make().fit(log)
+    rows = model.similar(list(log.items)[:4], k=6).rows()
+    assert len(rows) == 24
+    assert all(row["item"] != row["similar"] for row in rows)
+    weights = model.item_weights()
+    assert weights.shape == (log.n_items, log.n_items)
+    for row in rows:
+        single = model.score([[row["item"]]], [row["similar"]])[0, 0]
+        assert abs(single - row["score"]) <= 1e-6 * max(1, abs(single))
+
+
+def law_ids(make: Make) -> None:
+    """Strings, integers and UUIDs come back as they went in."""
+    matrix = sp.csr_array(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], np.float32))
+    for ids in (["a b", "ü", "007"], [30, 10, 20], [uuid.UUID(int=n) for n in (5, 1, 9)]):
+        model = make().fit(Interactions.from_csr(matrix, users=ids, items=ids))
+        rows = model.recommend(ids).rows()
+        assert [row["user"] for row in rows] == ids
+        assert [row["item"] for row in rows] == [ids[2], ids[0], ids[1]]
+        assert [type(row["item"]) for row in rows] == [type(ids[0])] * 3
+
+
+def law_refit(make: Make) -> None:
+    """A second `fit` forgets the first; a failed one leaves nothing behind."""
+    model = make().fit(_log(1))
+    fresh = make().fit(_log(2))
+    assert model.fit(_log(2)).recommend(k=5).rows() == fresh.recommend(k=5).rows()
+    _refuses(Exception, lambda: model.fit([]), "an empty log")
+    _refuses(NotFittedError, model.recommend, "a model whose fit failed")
+
+
+def law_determinism(make: Make) -> None:
+    """Same input, same output, whatever the thread count; the log is not changed."""
+    log = _log(6)
+    before = (log.matrix.data.copy(), log.matrix.indices.copy())
+    first = make().fit(log, threads=1)
+    second = make().fit(log, threads=2)
+    assert first.recommend(k=5, threads=1).rows() == first.recommend(k=5, threads=3).rows()
+    np.testing.assert_allclose(first.item_weights(), second.item_weights(), atol=1e-5)
+    np.testing.assert_array_equal(before[0], log.matrix.data)
+    np.testing.assert_array_equal(before[1], log.matrix.indices)
+
+
+def law_files(make: Make) -> None:
+    """Saved and loaded, a model gives bit-equal answers."""
+    log = _log(7)
+    model = make().fit(log)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a model.mono"
+        model.save(path)
+        loaded = load(path, models=[type(model)])
+        assert loaded.params() == model.params()
+        assert loaded.report_ == model.report_
+        assert loaded.recommend(k=6).to_arrow().equals(model.recommend(k=6).to_arrow())
+        np.testing.assert_array_equal(loaded.item_weights(), model.item_weights())
+        again = Path(folder) / "again.mono"
+        loaded.save(again)
+        assert again.read_bytes() == path.read_bytes()
+
+
+def law_sources(make: Make) -> None:
+    """`fit` takes a log, a matrix, or pairs of ids."""
+    log, _, _ = two_tastes()
+    pairs = [(user, item) for user in log.users for item in log.history(user)]
+    expected = make().fit(log).recommend(k=3).rows()
+    assert make().fit(pairs).recommend(k=3).rows() == expected
+    numbered = make().fit(log.matrix).recommend(k=3).rows()
+    names = list(log.items)
+    assert [names[row["item"]] for row in numbered] == [row["item"] for row in expected]
+
+
+LAWS: tuple[Callable[[Make], None], ...] = (
+    law_fit,
+    law_unfitted,
+    law_lists,
+    law_ties,
+    law_same_history,
+    law_rules,
+    law_unknown,
+    law_refusals,
+    law_explain,
+    law_similar,
+    law_ids,
+    law_refit,
+    law_determinism,
+    law_files,
+    law_sources,
+)

@@ -1,0 +1,28 @@
+"""Tiny worlds whose right answers are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monogram.data.interactions import Interactions
+from monogram.data.readers import read
+
+TEA = ("assam", "darjeeling", "oolong", "sencha", "thé à la menthe")
+TOOLS = ("chisel", "mallet", "plane", "rasp", "saw with a fine blade")
+
+
+def two_tastes(users: int = 24) -> tuple[Interactions, list[str], str]:
+    """People who like tea and people who like tools, each lacking one thing.
+
+    Returns
+    -------
+    log, history, answer
+        Someone with this history must be given the answer first by any model that personalises.
+    """
+    events: list[tuple[Any, Any]] = []
+    for number in range(users):
+        taste = TEA if number % 2 == 0 else TOOLS
+        missing = taste[number // 2 % len(taste)]
+        events += [(f"user {number:02d}", item) for item in taste if item != missing]
+    events += [(f"user {number:02d}", "gift card") for number in range(0, users, 3)]
+    return read(events), [item for item in TOOLS if item != "rasp"], "rasp"

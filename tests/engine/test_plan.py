@@ -1,0 +1,108 @@
+"""The plan: which solver, how many bytes, what is refused, and whether the truth agrees."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from monogram.engine import memory
+from monogram.engine.plan import plan
+from monogram.errors import MemoryBudgetError, ParameterError
+
+LARGE = 10**15
+
+
+def test_the_smaller_side_is_taken_when_it_is_clearly_cheaper():
+    assert plan(1_000, 10_000, 10**5, budget=LARGE).chosen.solver == "dual"
+    assert plan(10_000, 1_000, 10**5, budget=LARGE).chosen.solver == "primal"
+    assert plan(9_500, 10_000, 10**5, budget=LARGE).chosen.solver == "primal", "serving new users is cheaper"
+
+
+def test_the_budget_decides_before_the_time():
+    needed = plan(9_500, 10_000, 10**5, budget=LARGE).costs
+    budget = (needed[0].bytes + needed[1].bytes) // 2
+    assert plan(9_500, 10_000, 10**5, budget=budget).chosen.solver == "dual"
+
+
+def test_a_named_solver_is_taken():
+    assert plan(1_000, 10_000, 10**5, solver="primal", budget=LARGE).chosen.solver == "primal"
+    with pytest.raises(ParameterError, match="'primal' or 'dual'"):
+        plan(10, 10, 10, solver="qr", budget=LARGE)
+
+
+def test_over_budget_is_refused_with_what_it_needs_and_what_would_fit():
+    with pytest.raises(MemoryBudgetError) as caught:
+        plan(50_000, 40_000, 10**6, budget=10**9, dtype="float64")
+    text = str(caught.value)
+    assert "12.9 GB" in text
+    assert "1 GB" in text
+    assert "most active items" in text
+    assert "nothing was allocated" in text
+    with pytest.raises(MemoryBudgetError, match="float32"):
+        plan(50_000, 40_000, 10**6, budget=8 * 10**9, dtype="float64")
+    with pytest.raises(MemoryBudgetError, match="solver='dual'"):
+        plan(1_000, 40_000, 10**6, budget=10**9, solver="primal")
+
+
+def test_what_is_advised_does_fit():
+    with pytest.raises(MemoryBudgetError) as caught:
+        plan(50_000, 40_000, 10**6, budget=10**9)
+    kept = int(str(caught.value).split("keep the ")[1].split(" most")[0].replace(",", ""))
+    assert plan(50_000, kept, 10**6, budget=10**9).chosen.solver == "primal"
+    with pytest.raises(MemoryBudgetError):
+        plan(50_000, int(kept * 1.05), 10**6, budget=10**9)
+
+
+def test_it_prints_as_a_table_and_as_rows():
+    made = plan(1_000, 10_000, 10**5, budget=10**8)
+    text = str(made)
+    assert "1,000 users × 10,000 items" in text
+    assert "dual" in text
+    assert "← chosen" in text
+    assert "over budget" in text
+    assert [row["fits"] for row in made.rows()] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("given", "bytes_"), [("8 GB", 8e9), ("512MiB", 512 * 2**20), ("1.5g", 1.5e9), (1000, 1000), ("7", 7)]
+)
+def test_memory_is_read(given, bytes_):
+    assert memory.parse(given) == bytes_
+
+
+@pytest.mark.parametrize("given", ["much", "", "-1 GB", 0, -5, True, float("nan"), "8 XB"])
+def test_memory_that_cannot_be_read_is_refused(given):
+    with pytest.raises(ParameterError, match="memory"):
+        memory.parse(given)
+
+
+MEASURE = """
+import json, numpy as np, scipy.sparse as sp
+import monogram as mg
+rng = np.random.default_rng(0)
+def made(shape, nnz):
+    flat = np.unique(rng.integers(0, shape[0] * shape[1], nnz))
+    rows, columns = np.divmod(flat, shape[1])
+    return sp.csr_array((np.ones(len(flat), np.float32), (rows, columns)), shape=shape)
+mg.EASE(l2=10).fit(made((300, 200), 2000), solver=%(solver)r)
+log = mg.Interactions.from_csr(made(%(shape)r, 200_000))
+report = mg.EASE(l2=10).fit(log, solver=%(solver)r, dtype=%(dtype)r).report_
+print(json.dumps([report.peak_bytes, report.planned_bytes]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak can be reset on Linux only")
+@pytest.mark.parametrize(
+    ("solver", "shape", "dtype"),
+    [("primal", (9_000, 7_000), "float32"), ("dual", (7_000, 9_000), "float32"), ("primal", (6_000, 5_000), "float64")],
+)
+def test_the_measured_peak_is_within_15_percent_of_the_plan(solver, shape, dtype):
+    script = MEASURE % {"solver": solver, "shape": shape, "dtype": dtype}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    peak, planned = json.loads(done.stdout)
+    assert planned * 0.85 <= peak <= planned * 1.15
+    side = shape[1] if solver == "primal" else shape[0]
+    assert peak <= 1.25 * side**2 * (4 if dtype == "float32" else 8) + 5e8

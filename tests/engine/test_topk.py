@@ -1,0 +1,82 @@
+"""The selection against a plain sort: exactly the k best eligible items, ties to the lower index."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monogram.engine import topk
+from monogram.engine.topk import Eligible, best_by_gathering, best_by_rows
+
+
+def pointers(lists):
+    return np.cumsum([0] + [len(one) for one in lists]).astype(np.int64)
+
+
+def flat(lists):
+    return np.array([item for one in lists for item in sorted(one)], np.int64)
+
+
+@st.composite
+def cases(draw):
+    n, users = draw(st.integers(1, 40)), draw(st.integers(1, 20))
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    levels = draw(st.sampled_from([2, 5, 1000]))  # few levels: many ties
+    histories = sp.csr_array((rng.random((users, n)) < 0.2).astype(np.float32))
+    subsets = st.sets(st.integers(0, n - 1))
+    out = [draw(subsets) for _ in range(users)]
+    only = [draw(subsets) for _ in range(users)] if draw(st.booleans()) else []
+    mask = rng.random(n) < draw(st.sampled_from([0.0, 0.5, 1.0]))
+    eligible = Eligible(mask, pointers(out), flat(out), pointers(only) if only else np.zeros(0, np.int64), flat(only))
+    allowed = [
+        [j for j in range(n) if mask[j] and j not in out[u] and (not only or j in only[u])] for u in range(users)
+    ]
+    return rng, n, users, levels, histories, eligible, allowed, draw(st.integers(1, n))
+
+
+def expect(best, scores, allowed, k):
+    for user, candidates in enumerate(allowed):
+        wanted = sorted(candidates, key=lambda j: (-scores[user, j], j))[:k]
+        count = best.counts[user]
+        assert best.items[user, :count].tolist() == wanted
+        np.testing.assert_array_equal(best.scores[user, :count], scores[user, wanted])
+
+
+@given(case=cases(), threads=st.sampled_from([1, 2]), tile=st.sampled_from([1, 7, 64]))
+def test_rows(case, threads, tile):
+    rng, n, _, levels, histories, eligible, allowed, k = case
+    weights = rng.integers(-levels, levels, (n, n)).astype(np.float32)
+    base = rng.integers(-levels, levels, n).astype(np.float64)
+    before, topk.TILE = topk.TILE, tile
+    try:
+        best = best_by_rows(weights, histories, eligible, k, base=base, threads=threads)
+    finally:
+        topk.TILE = before
+    expect(best, histories.toarray().astype(np.float64) @ weights + base, allowed, k)
+
+
+@given(case=cases(), threads=st.sampled_from([1, 2]))
+def test_gathering(case, threads):
+    rng, n, users, levels, histories, eligible, allowed, k = case
+    training = sp.csr_array((rng.random((13, n)) < 0.3).astype(np.float32))
+    coefficients = rng.integers(-levels, levels, (users, 13)).astype(np.float64)
+    scale, own = np.full(n, 2.0), rng.integers(-9, 9, histories.nnz).astype(np.float64)
+    best = best_by_gathering(training.T.tocsr(), scale, own, coefficients, histories, eligible, k, threads=threads)
+    added = sp.csr_array((own, histories.indices, histories.indptr), shape=histories.shape).toarray()
+    expect(best, (coefficients @ training.toarray()) * scale + added, allowed, k)
+
+
+@pytest.mark.parametrize("users", [0, 1, 127, 128, 129, 400])
+def test_every_block_size(users):
+    rng = np.random.default_rng(0)
+    histories = sp.csr_array((rng.random((users, 50)) < 0.1).astype(np.float32))
+    weights = rng.standard_normal((50, 50))
+    nothing = Eligible(np.ones(50, bool), np.zeros(users + 1, np.int64), *[np.zeros(0, np.int64)] * 3)
+    best = best_by_rows(weights, histories, nothing, 5, threads=2)
+    scores = histories.toarray() @ weights
+    assert best.counts.tolist() == [5] * users
+    for user in range(users):
+        np.testing.assert_array_equal(best.items[user], np.argsort(-scores[user], kind="stable")[:5])

@@ -1,0 +1,86 @@
+"""Every model keeps the contract, by either solver; and the contract finds out those that do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import monogram as mg
+from monogram.models.base import Recommender
+from monogram.models.registry import MODELS
+from monogram.testing import check_recommender, two_tastes
+from monogram.weights import Dense, Fixed
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_keeps_the_contract(name):
+    assert MODELS[name].name == name
+    check_recommender(MODELS[name])
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "popularity"])
+def test_by_either_solver(name, solver):
+    class Pinned(MODELS[name]):  # type: ignore[misc]
+        def fit(self, log, *, solver=solver, **options):
+            return super().fit(log, solver=solver, **options)
+
+    check_recommender(Pinned)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "popularity"])
+def test_who_has_a_taste_gets_what_is_missing(name):
+    log, history, answer = two_tastes()
+    assert MODELS[name](l2=1).fit(log).recommend(histories=[history], k=1).rows()[0]["item"] == answer
+
+
+@dataclass(kw_only=True, eq=False)
+class Outsider(Recommender):
+    """A model of somebody else's: items by how often they go together."""
+
+    name: ClassVar[str] = "outsider"
+
+    def _fit(self, log, work):
+        together = (log.matrix.T @ log.matrix).toarray().astype(np.float64)
+        np.fill_diagonal(together, 0)
+        return Dense(together)
+
+
+def test_an_outsiders_model_can_be_checked():
+    check_recommender(Outsider)
+
+
+class Leaky(Fixed):
+    """Gives seen items too."""
+
+    def best(self, histories, eligible, k, threads):
+        eligible.mask[:] = True
+        object.__setattr__(eligible, "out_pointers", np.zeros_like(eligible.out_pointers))
+        return super().best(histories, eligible, k, threads)
+
+
+class Fickle(Fixed):
+    """Scores depend on the day."""
+
+    def score(self, histories, items, threads):
+        return super().score(histories, items, threads) + 1
+
+
+@pytest.mark.parametrize(("kind", "law"), [(Leaky, "exactly min"), (Fickle, "rank as")])
+def test_a_broken_model_is_found_out(kind, law):
+    @dataclass(kw_only=True, eq=False)
+    class Broken(Recommender):
+        name: ClassVar[str] = "broken"
+
+        def _fit(self, log, work):
+            return kind(np.arange(log.n_items, dtype=float))
+
+    with pytest.raises(AssertionError, match=law):
+        check_recommender(Broken)
+
+
+def test_parameters_are_passed_on():
+    check_recommender(mg.DEQL, l2=5, dropout=0.6, b=2, zero_diagonal=True)
