@@ -1,0 +1,221 @@
+"""Batches become codes, codes become a CSR matrix, with little more memory than the result needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+
+from monogram.data.clean import Ids
+from monogram.data.vocabulary import Kind, Vocabulary, compact, is_text
+from monogram.errors import DataError
+
+_FOLD = 262_144  # distinct values that may wait before they are folded into the vocabulary
+_SPANS = 64  # the log is merged in up to so many ranges of users
+_SLAB = 1_048_576
+
+
+class Growing:
+    """One array that grows in place: large blocks are moved by the kernel, not copied."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._data = np.empty(0, dtype=dtype)
+        self.size = 0
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """Add values at the end; floats among integers make all of them floats."""
+        if values.dtype.kind == "f" and self._data.dtype.kind == "i":
+            self._data = self._data.astype(np.float64)
+        need = self.size + len(values)
+        if need > len(self._data):
+            self._data.resize(max(need, self.size + max(_SLAB // 4, self.size // 32)), refcheck=False)
+        self._data[self.size : need] = values
+        self.size = need
+
+    def replace(self, start: int, stop: int, table: npt.NDArray[Any]) -> None:
+        """Put `table[value]` in the place of each value."""
+        self._data[start:stop] = table[self._data[start:stop]]
+
+    def finish(self) -> npt.NDArray[Any]:
+        """Give the array away."""
+        whole, self._data = self._data, np.empty(0, dtype=self._data.dtype)
+        whole.resize(self.size, refcheck=False)
+        return whole
+
+
+class Codebook:
+    """Ids seen so far, and the code of each row of each batch.
+
+    Distinct ids of a batch wait in `_waiting` until as many wait as are known; then one hash table is built
+    over all of them. So the work stays linear in the ids seen, however many batches there are.
+    """
+
+    def __init__(self) -> None:
+        self.kind: Kind | None = None
+        self._known: Any = None
+        self._waiting: list[tuple[int, Any]] = []  # first row, and distinct ids, of a batch
+        self._codes = Growing(np.int32)
+
+    def add(self, ids: Ids, keep: npt.NDArray[np.bool_] | None) -> None:
+        """Take the kept rows of a batch (all of them when None)."""
+        codes, values = ids.codes, ids.values
+        if keep is not None:
+            used, places = np.unique(codes[keep], return_inverse=True)
+            values, codes = values.take(pa.array(used)), places.astype(np.int32)
+        if len(codes) == 0:
+            return
+        self.kind = ids.kind
+        self._waiting.append((self._codes.size, values))
+        self._codes.append(codes)
+        if sum(len(values) for _, values in self._waiting) > max(
+            _FOLD, 0 if self._known is None else len(self._known) // 2
+        ):
+            self._fold()
+
+    def finish(self, textual: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
+        """Sorted vocabulary and the index of each row in it; the codes are given up on the way."""
+        self._fold()
+        values = compact(_integers(self._known) if textual and self.kind == "string" else self._known)
+        order = pc.sort_indices(values)
+        rank = np.empty(len(values), dtype=np.int32)
+        rank[order.to_numpy()] = np.arange(len(values), dtype=np.int32)
+        vocabulary = Vocabulary._trusted(values.take(order))
+        self._known = None
+        del values, order
+        release()
+        for start in range(0, self._codes.size, _SLAB):
+            self._codes.replace(start, min(start + _SLAB, self._codes.size), rank)
+        return vocabulary, self._codes.finish()
+
+    def _fold(self) -> None:
+        if not self._waiting:
+            return
+        release()
+        known = [] if self._known is None else [self._known]
+        parts = _one_type(known + [values for _, values in self._waiting])
+        encoded = pa.chunked_array(parts).dictionary_encode().chunks
+        starts = [start for start, _ in self._waiting]
+        for part, start, stop in zip(encoded[len(known) :], starts, [*starts[1:], self._codes.size], strict=True):
+            self._codes.replace(start, stop, part.indices.to_numpy())
+        self._known, self._waiting = encoded[-1].dictionary, []
+        del encoded, part, parts, known
+        release()
+
+
+def release() -> None:
+    """Give back what Arrow's pool holds but does not use: it would keep several times its need."""
+    pa.default_memory_pool().release_unused()
+
+
+def _one_type(parts: list[Any]) -> list[Any]:
+    """Arrays of one type: signed and unsigned integers meet as unsigned."""
+    if len({part.type for part in parts}) == 1:
+        return parts
+    try:
+        return [part.cast(pa.uint64()) for part in parts]
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            "the integer ids do not fit one 64-bit type: some are negative, some are above 2**63 - 1. "
+            "Write them as strings."
+        ) from error
+
+
+def _integers(values: Any) -> Any:
+    """Text ids as integers when every one of them is the canonical spelling of an int64."""
+    try:
+        numbers = values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return values
+    same = is_text(values.type) and numbers.cast(values.type).equals(values)
+    return numbers if same else values
+
+
+@dataclass(frozen=True)
+class Merged:
+    """CSR arrays with every pair once; `data` is None when every weight is 1."""
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    data: npt.NDArray[np.float32] | None
+    times: npt.NDArray[Any] | None
+
+    def matrix(self, n_items: int) -> Any:
+        """Return the CSR matrix."""
+        data = np.ones(len(self.indices), dtype=np.float32) if self.data is None else self.data
+        index = np.int64 if len(self.indices) > np.iinfo(np.int32).max else np.int32
+        indices, indptr = self.indices.astype(index, copy=False), self.indptr.astype(index)
+        return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_items))
+
+
+def merged(
+    users: npt.NDArray[np.int32],
+    items: npt.NDArray[np.int32],
+    weights: npt.NDArray[np.float32] | None,
+    times: npt.NDArray[Any] | None,
+    shape: tuple[int, int],
+    binary: bool,
+) -> Merged:
+    """Sort the rows of a log by user and item and merge repeats: weights are added, the latest time stays.
+
+    One range of users after the other is sorted, so that the 64-bit keys never exist for the whole log.
+    """
+    size = len(users)
+    indices = np.empty(size, dtype=np.int32)
+    data = None if binary else np.empty(size, dtype=np.float32)
+    kept_times = None if times is None else np.empty(size, dtype=times.dtype)
+    indptr, end = np.zeros(shape[0] + 1, dtype=np.int64), 0
+    payload = times is not None or (weights is not None and not binary)
+    for low, high in _spans(users, shape[0]):
+        rows = _between(users, low, high)
+        keys = (users[rows] - low).astype(np.int64) * shape[1] + items[rows]
+        if payload:
+            order = np.argsort(keys, kind="stable")
+            keys, rows = keys[order], rows[order]
+        else:
+            keys.sort()
+        first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        pairs, part = keys[first], slice(end, end + len(first))
+        indices[part] = pairs % shape[1]
+        indptr[low + 1 : high + 1] = np.bincount(pairs // shape[1], minlength=high - low)
+        if data is not None:
+            data[part] = _sums(weights, rows, first)
+        if times is not None and kept_times is not None:
+            kept_times[part] = np.maximum.reduceat(times[rows], first)
+        end = part.stop
+    for array in (indices, data, kept_times):
+        if array is not None:
+            array.resize(end, refcheck=False)  # gives the tail back in place
+    return Merged(np.cumsum(indptr), indices, data, kept_times)
+
+
+def _between(users: npt.NDArray[np.int32], low: int, high: int) -> npt.NDArray[np.int64]:
+    """Rows of a range of users, found slab by slab so that no mask of the whole log is needed."""
+    slabs = ((start, users[start : start + _SLAB]) for start in range(0, len(users), _SLAB))
+    return np.concatenate([np.flatnonzero((part >= low) & (part < high)) + start for start, part in slabs])
+
+
+def _sums(
+    weights: npt.NDArray[np.float32] | None, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64]
+) -> npt.NDArray[Any]:
+    if weights is None:
+        return np.diff(first, append=len(rows))
+    with np.errstate(over="ignore"):  # an infinite sum is refused by name later
+        return np.add.reduceat(weights[rows].astype(np.float64), first).astype(np.float32)
+
+
+def _spans(users: npt.NDArray[np.int32], n_users: int) -> list[tuple[int, int]]:
+    """Ranges of users with about as many rows each; every range has at least one row."""
+    counts = np.zeros(n_users, dtype=np.int64)
+    for start in range(0, len(users), _SLAB):
+        counts += np.bincount(users[start : start + _SLAB], minlength=n_users)
+    totals = np.cumsum(counts)
+    parts = min(_SPANS, 1 + len(users) // _FOLD)
+    goals = np.arange(1, parts) * (len(users) / parts)
+    cuts = np.unique(np.concatenate([[0], np.searchsorted(totals, goals) + 1, [n_users]]))
+    filled = np.concatenate([[0], totals])[cuts]
+    return [(int(a), int(b)) for a, b, n in zip(cuts, cuts[1:], np.diff(filled), strict=False) if n]

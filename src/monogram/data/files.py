@@ -1,0 +1,266 @@
+"""File formats: CSV, TSV, Parquet and JSON lines become batches of Arrow columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+
+from monogram.data.source import BATCH_ROWS, Batch, Lost, Source, packed
+from monogram.errors import DataError
+
+_PACKERS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+_CSV_BLOCK = 4 * 2**20
+_JSON_BLOCK = 8 * 2**20
+_HEAD = 2**20
+_SAMPLE = 1_000  # rows of JSON that show which keys there are
+KNOWN = ".csv, .tsv, .parquet, .jsonl, .ndjson, .json (each but Parquet also .gz or .zst), .npz"
+
+
+def file_source(path: Path) -> Source:
+    """Open a file, or a folder of Parquet files, as a source."""
+    if path.is_dir():
+        return _parquet_folder(path)
+    suffix = kind_suffix(path)
+    if suffix not in _OPENERS:
+        raise DataError(f"{path}: files ending in {suffix or 'nothing'!r} are not known; use one of {KNOWN}.")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path} is empty: expected a header line and at least one row.")
+    return _OPENERS[suffix](path)
+
+
+def kind_suffix(path: Path) -> str:
+    """Ending that tells the format: ".csv" of "events.csv.gz"."""
+    name = Path(path.stem) if path.suffix.lower() in _PACKERS else path
+    return name.suffix.lower()
+
+
+class _Input:
+    """A file opened for Arrow, unpacked on the fly; `done` says how many bytes of the file were read."""
+
+    def __init__(self, path: Path) -> None:
+        self.raw = pa.OSFile(str(path))
+        codec = _PACKERS.get(path.suffix.lower())
+        self.stream = pa.CompressedInputStream(self.raw, codec) if codec else self.raw
+
+    def done(self) -> int:
+        return 0 if self.raw.closed else int(self.raw.tell())
+
+
+def _readable(path: Path, rows: Iterator[Batch], hint: str) -> Iterator[Batch]:
+    """Turn what Arrow and the file system raise into one kind of error."""
+    try:
+        yield from rows
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise DataError(f"{path} cannot be read: {error}.{hint}") from error
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with _Input(path).stream as stream:
+            return bytes(stream.read(_HEAD))
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+def _csv_source(path: Path) -> Source:
+    text = _head(path).decode("utf-8-sig", errors="replace")
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    if not line:
+        raise DataError(f"{path} is empty: expected a header line and at least one row.")
+    delimiter = "\t" if kind_suffix(path) == ".tsv" else _sniffed(line)
+    names = next(row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
+    if any("\ufffd" in name or "\0" in name for name in names):
+        raise DataError(f"{path}: the header line is not UTF-8 text; save the file as UTF-8.")
+    unusual = delimiter != "," and kind_suffix(path) != ".tsv"
+    notes = (f"delimiter {delimiter!r} found in the header",) if unusual else ()
+    reader = partial(_csv_batches, path, delimiter)
+    return Source(str(path), names, reader, path.stat().st_size, "bytes", textual=True, notes=notes)
+
+
+def _sniffed(header: str) -> str:
+    bare = re.sub(r'"[^"]*"', "", header)
+    return max(",;\t|", key=bare.count)  # the first of equals wins, so the comma when none occurs
+
+
+def _csv_batches(path: Path, delimiter: str, wanted: list[str]) -> Iterator[Batch]:
+    hint = " Is there a quote that is never closed?"
+    return _readable(path, _csv_rows(path, delimiter, wanted), hint)
+
+
+def _csv_rows(path: Path, delimiter: str, wanted: list[str]) -> Iterator[Batch]:
+    lost: list[Lost] = []
+
+    def lose(row: Any) -> str:
+        reason = f"the line has {row.actual_columns} columns where {row.expected_columns} are expected"
+        if "\n" in row.text:
+            reason += " (it runs over several lines: is a quote never closed?)"
+        lost.append(Lost(row.number - 1, reason, row.text[:100]))
+        return "skip"
+
+    source, start = _Input(path), 0
+    reader = _csv_reader(source.stream, delimiter, wanted, lose)
+    for rows in reader:
+        gone, lost[:] = list(lost), []
+        yield Batch({name: rows.column(name) for name in wanted}, start, source.done(), gone)
+        start += rows.num_rows + len(gone)
+    if lost:
+        yield Batch({}, start, source.done(), lost)
+
+
+def _csv_reader(stream: Any, delimiter: str, wanted: list[str], lose: Callable[[Any], str]) -> Any:
+    # Only a single thread tells the number of a bad row; UTF-8 is checked later, on the distinct ids.
+    reading = pacsv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK)
+    parsing = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lose)
+    types = dict.fromkeys(wanted, pa.string())
+    converting = pacsv.ConvertOptions(include_columns=wanted, column_types=types, check_utf8=False)
+    try:
+        return pacsv.open_csv(stream, reading, parsing, converting)
+    except pa.ArrowInvalid as error:
+        if "Empty CSV file or block" in str(error):  # a header without a line break after it
+            return ()
+        raise
+
+
+def _parquet_source(path: Path) -> Source:
+    return _parquet_files(path, [path])
+
+
+def _parquet_folder(folder: Path) -> Source:
+    files = sorted(file for file in folder.rglob("*.parquet") if not file.name.startswith((".", "_")))
+    if not files:
+        raise DataError(f"{folder} is a folder without .parquet files; name a file, or a folder of Parquet files.")
+    return _parquet_files(folder, files)
+
+
+def _parquet_files(label: Path, files: list[Path]) -> Source:
+    try:
+        heads = [pq.read_metadata(file) for file in files]
+        names = [field.name for field in heads[0].schema.to_arrow_schema()]
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{label} is not readable as Parquet: {error}") from error
+    total = sum(head.num_rows for head in heads)
+    rows = lambda wanted: _readable(label, _parquet_rows(files, wanted), "")  # noqa: E731
+    return Source(str(label), names, rows, total)
+
+
+def _parquet_rows(files: list[Path], wanted: list[str]) -> Iterator[Batch]:
+    start = 0
+    for path in files:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            absent = [name for name in wanted if name not in file.schema_arrow.names]
+            if absent:
+                raise DataError(f"{path} has no column {absent[0]!r}, unlike the files before it.")
+            for rows in file.iter_batches(BATCH_ROWS, columns=wanted, use_threads=False):
+                columns = {name: rows.column(name) for name in wanted}
+                yield Batch(columns, start, start + rows.num_rows)
+                start += rows.num_rows
+
+
+def _json_source(path: Path) -> Source:
+    head = _head(path)
+    if head.lstrip()[:1] == b"[":
+        raise DataError(f"{path} is one JSON array; expected JSON lines, one object on each line.")
+    found = [_parsed(line)[0] for line in head.split(b"\n")[:_SAMPLE]]
+    samples = [row for row in found if row is not None]
+    if not samples:
+        raise DataError(f"{path}: no JSON object found; expected one object on each line.")
+    names = list(dict.fromkeys(name for row in samples for name in row))
+    rows = lambda wanted: _readable(path, _json_rows(path, wanted, samples), "")  # noqa: E731
+    return Source(str(path), names, rows, path.stat().st_size, "bytes")
+
+
+def _parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
+    """Return the object on a line, or None and why there is none."""
+    try:
+        value = json.loads(line.decode())
+    except UnicodeDecodeError:
+        return None, "the line is not UTF-8 text"
+    except (ValueError, RecursionError):
+        return None, "the line is not JSON"
+    return (value, "") if isinstance(value, dict) else (None, "the line is not a JSON object")
+
+
+def _json_rows(path: Path, wanted: list[str], samples: list[dict[str, Any]]) -> Iterator[Batch]:
+    schema, source, start = _json_schema(wanted, samples), _Input(path), 0
+    for block in _line_blocks(source.stream):
+        batch = _json_fast(block, wanted, schema, start, source.done())
+        batch = batch or _json_slow(block, wanted, start, source.done())
+        yield batch
+        start += len(batch.columns[wanted[0]]) + len(batch.lost)
+
+
+def _line_blocks(stream: Any) -> Iterator[bytes]:
+    rest = b""
+    while block := stream.read(_JSON_BLOCK):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+        rest = block[end:] if end else rest + block
+    if rest.strip():
+        yield rest
+
+
+def _json_schema(wanted: list[str], samples: list[dict[str, Any]]) -> Any:
+    """Types seen first, so that a text that looks like a date stays text; None when unsure."""
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    fields = []
+    for name in wanted:
+        seen = {type(row[name]) for row in samples if row.get(name) is not None}
+        if len(seen) != 1 or not seen <= set(types):
+            return None
+        fields.append((name, types[seen.pop()]))
+    return pa.schema(fields)
+
+
+def _json_fast(block: bytes, wanted: list[str], schema: Any, start: int, done: int) -> Batch | None:
+    if schema is None:
+        return None
+    try:
+        block.decode()
+        table = pajson.read_json(
+            pa.BufferReader(block),
+            read_options=pajson.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            parse_options=pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except (UnicodeDecodeError, pa.ArrowInvalid):
+        return None
+    return Batch({name: table.column(name).combine_chunks() for name in wanted}, start, done)
+
+
+def _json_slow(block: bytes, wanted: list[str], start: int, done: int) -> Batch:
+    """Line by line, to name the one that Arrow could not take."""
+    rows: list[dict[str, Any]] = []
+    lost: list[Lost] = []
+    lines = [line for line in block.split(b"\n") if line.strip()]
+    for number, line in enumerate(lines, start=start + 1):
+        row, why = _parsed(line)
+        if row is None:
+            lost.append(Lost(number, why, line.decode(errors="backslashreplace")))
+        else:
+            rows.append(row)
+    columns = {name: packed([row.get(name) for row in rows]) for name in wanted}
+    return Batch(columns, start, done, lost)
+
+
+_OPENERS: dict[str, Callable[[Path], Source]] = {
+    ".csv": _csv_source,
+    ".tsv": _csv_source,
+    ".parquet": _parquet_source,
+    ".pq": _parquet_source,
+    ".jsonl": _json_source,
+    ".ndjson": _json_source,
+    ".json": _json_source,
+}

@@ -1,0 +1,90 @@
+"""Data frames of any library, and plain Python pairs, become batches of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from monogram.data.source import BATCH_ROWS, Batch, Column, Lost, Source, packed
+from monogram.errors import DataError
+
+_PAIRS = 65_536
+PAIR_COLUMNS = ("user", "item", "weight")
+
+
+def frame_source(data: Any) -> Source | None:
+    """Open a data frame as a source; None when it is not a frame that narwhals knows."""
+    try:
+        frame = nw.from_native(data, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise DataError(f"the frame has a column name more than once; give each its own. {error}") from error
+    label = f"the {type(data).__module__.partition('.')[0]} frame"
+    if isinstance(frame, nw.LazyFrame):
+        lazy = frame
+        names = lazy.collect_schema().names()
+        return Source(label, names, lambda wanted: _batches(_collected(lazy, wanted, label), wanted))
+    if isinstance(frame, nw.DataFrame):
+        eager = frame
+        return Source(label, list(eager.columns), lambda wanted: _batches(eager, wanted), len(eager))
+    return None
+
+
+def _collected(frame: Any, wanted: list[str], label: str) -> Any:
+    try:
+        return frame.select(wanted).collect("pyarrow")
+    except Exception as error:  # whatever the engine behind a lazy frame raises
+        raise DataError(f"{label} could not be computed: {error}") from error
+
+
+def _batches(frame: Any, wanted: list[str]) -> Iterator[Batch]:
+    for start in range(0, len(frame), BATCH_ROWS):
+        stop = min(start + BATCH_ROWS, len(frame))
+        columns = {name: _column(frame.get_column(name)[start:stop]) for name in wanted}
+        yield Batch(columns, start, stop)
+
+
+def _column(series: Any) -> Column:
+    """One slice of a series as Arrow; as a list where it holds objects Arrow cannot take together."""
+    if series.dtype == nw.Object:  # Polars would hand Arrow its pointers
+        return packed(series.to_list())
+    try:
+        array = series.to_arrow()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return packed(series.to_list())
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def pairs_source(data: Iterable[Any]) -> Source:
+    """Open an iterable of (user, item) or (user, item, weight) as a source."""
+    rows = iter(data)
+    first = list(islice(rows, 1))
+    width = len(first[0]) if first and _is_row(first[0]) else 2
+    names = list(PAIR_COLUMNS[:width]) if width in (2, 3) else list(PAIR_COLUMNS[:2])
+    label = f"the {type(data).__name__} of pairs"
+    return Source(label, names, lambda _: _pair_batches(chain(first, rows), names))
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, (tuple, list, np.ndarray)) and np.ndim(len(row)) == 0
+
+
+def _pair_batches(rows: Iterator[Any], names: list[str]) -> Iterator[Batch]:
+    start = 0
+    while chunk := list(islice(rows, _PAIRS)):
+        good = [row for row in chunk if _is_row(row) and len(row) == len(names)]
+        lost = [] if len(good) == len(chunk) else _lost(chunk, start, len(names))
+        columns = {name: packed([row[place] for row in good]) for place, name in enumerate(names)}
+        yield Batch(columns if good else {}, start, start + len(chunk), lost)
+        start += len(chunk)
+
+
+def _lost(chunk: list[Any], start: int, width: int) -> list[Lost]:
+    expected = f"({', '.join(PAIR_COLUMNS[:width])})"
+    reason = f"the row is not a tuple {expected} like the first" if width == 3 else f"the row is not a {expected} pair"
+    numbered = enumerate(chunk, start=start + 1)
+    return [Lost(number, reason, repr(row)) for number, row in numbered if not (_is_row(row) and len(row) == width)]

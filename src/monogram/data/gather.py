@@ -1,0 +1,172 @@
+"""From batches of raw columns to one log, with a decision about every row that cannot be used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from monogram.data.clean import Fault, Style, clean_ids, clean_times, clean_weights
+from monogram.data.columns import Columns
+from monogram.data.encode import Codebook, Growing, merged
+from monogram.data.interactions import Interactions, Merge, check_weights
+from monogram.data.source import Batch, Column, Lost, shown, value_at
+from monogram.data.vocabulary import Vocabulary
+from monogram.errors import DataError
+
+ADVICE = 'Correct the row, or read with on_error="skip" to leave such rows out.'
+
+
+class Tally:
+    """Counts what happened to the rows and turns it into notes; raises at the first bad row unless skipping."""
+
+    def __init__(self, label: str, skip: bool) -> None:
+        self.label, self.skip = label, skip
+        self.reasons: Counter[str] = Counter()
+        self.rows = self.zeros = 0
+
+    @property
+    def skipped(self) -> int:
+        """Rows left out because they were faulty."""
+        return self.reasons.total()
+
+    def lose(self, lost: list[Lost]) -> None:
+        """Account for rows that never became columns."""
+        for row in lost:
+            if not self.skip:
+                raise DataError(f"{self.label}, row {row.row:,}: {row.reason}, got {shown(row.text)}. {ADVICE}")
+            self.rows += 1
+            self.reasons[row.reason] += 1
+
+    def settle(
+        self, columns: dict[str, Column], start: int, size: int, faults: list[tuple[str, Fault]]
+    ) -> npt.NDArray[np.bool_] | None:
+        """Mask of the rows to keep, None when all are."""
+        self.rows += size
+        if not faults:
+            return None
+        if not self.skip:
+            self._refuse(columns, start, faults)
+        keep = np.ones(size, dtype=bool)
+        for name, fault in faults:
+            fresh = fault.rows[keep[fault.rows]]
+            self.reasons[f'column "{name}": {fault.reason}'] += len(fresh)
+            keep[fault.rows] = False
+        return keep
+
+    def _refuse(self, columns: dict[str, Column], start: int, faults: list[tuple[str, Fault]]) -> NoReturn:
+        name, fault = min(faults, key=lambda pair: pair[1].rows[0])
+        row = int(fault.rows[0])
+        value = shown(value_at(columns[name], row))
+        where = f'{self.label}, row {start + row + 1:,}, column "{name}"'
+        raise DataError(f"{where}: {fault.reason}, got {value}. {ADVICE}")
+
+    def drop_zeros(
+        self, weights: npt.NDArray[np.float32] | None, keep: npt.NDArray[np.bool_] | None
+    ) -> npt.NDArray[np.bool_] | None:
+        """Leave out rows of weight 0: they say that nothing happened."""
+        if weights is None or weights.all():
+            return keep
+        some: npt.NDArray[np.bool_] = weights != 0
+        self.zeros += int((~some).sum() if keep is None else (~some & keep).sum())
+        return some if keep is None else some & keep
+
+    def notes(self, events: int, merge: Merge) -> list[str]:
+        """Lines on merged, skipped and left-out rows."""
+        lines = []
+        repeats = self.rows - self.skipped - self.zeros - events
+        if repeats:
+            how = "every pair counts 1" if merge == "binary" else "weights added"
+            lines.append(f"{repeats:,} repeated {_rows(repeats)} merged ({how})")
+        if self.zeros:
+            lines.append(f"{self.zeros:,} {_rows(self.zeros)} with weight 0 left out")
+        if self.skipped:
+            lines.append(f"{self.skipped:,} {_rows(self.skipped)} skipped: {self.why()}")
+        return lines
+
+    def why(self) -> str:
+        """Reasons and how often each occurred."""
+        return "; ".join(f"{count:,} × {reason}" for reason, count in self.reasons.most_common() if count)
+
+    def nothing_left(self) -> DataError:
+        """Return the error for a log without one usable row."""
+        if self.rows == 0:
+            return DataError(f"{self.label} has no rows: a log needs at least one user–item pair.")
+        parts = [f"{self.skipped:,} skipped ({self.why()})"] if self.skipped else []
+        parts += [f"{self.zeros:,} of weight 0"] if self.zeros else []
+        return DataError(f"{self.label}: nothing is left of {self.rows:,} rows: {', '.join(parts)}.")
+
+
+def _rows(count: int) -> str:
+    return "row" if count == 1 else "rows"
+
+
+class Gatherer:
+    """Collects the rows of a log batch by batch."""
+
+    def __init__(self, names: Columns, tally: Tally) -> None:
+        self.names, self.tally = names, tally
+        self.users, self.items = Codebook(), Codebook()
+        self._weights, self._times = Growing(np.float32), Growing(np.int64)
+        self._style: Style | None = None
+        self._from_floats: dict[str, None] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Check one batch and keep its good rows."""
+        self.tally.lose(batch.lost)
+        names, columns = self.names, batch.columns
+        if not columns:
+            return
+        users = clean_ids(columns[names.user], self.users.kind)
+        items = clean_ids(columns[names.item], self.items.kind)
+        faults = [(names.user, fault) for fault in users.faults] + [(names.item, f) for f in items.faults]
+        weights, times = None, None
+        if names.weight is not None:
+            weights, wrong = clean_weights(columns[names.weight])
+            faults += [(names.weight, fault) for fault in wrong]
+        if names.time is not None:
+            times, self._style, wrong = clean_times(columns[names.time], self._style)
+            faults += [(names.time, fault) for fault in wrong]
+        keep = self.tally.settle(columns, batch.start, len(users.codes), faults)
+        keep = self.tally.drop_zeros(weights, keep)
+        self._keep_numbers(weights, times, keep)
+        for name, ids, book in ((names.user, users, self.users), (names.item, items, self.items)):
+            book.add(ids, keep)
+            self._from_floats.update({name: None} if ids.from_floats else {})
+
+    def _keep_numbers(
+        self,
+        weights: npt.NDArray[np.float32] | None,
+        times: npt.NDArray[Any] | None,
+        keep: npt.NDArray[np.bool_] | None,
+    ) -> None:
+        for kept, values in ((self._weights, weights), (self._times, times)):
+            if values is not None:
+                kept.append(values if keep is None else values[keep])
+
+    def finish(self, merge: Merge, textual: bool, notes: Iterable[str]) -> Interactions:
+        """Merge what was collected into a matrix."""
+        if self.users.kind is None:
+            raise self.tally.nothing_left()
+        users, rows = self.users.finish(textual)
+        items, columns = self.items.finish(textual)
+        weights = self._weights.finish() if self.names.weight is not None else None
+        times = self._times.finish() if self.names.time is not None else None
+        floats = [f'ids of column "{name}" came as floats and became integers' for name in self._from_floats]
+        shape = (len(users), len(items))
+        found = merged(rows, columns, weights, times, shape, merge == "binary")
+        del rows, columns, weights, times
+        return conclude(found, users, items, merge, self.tally, [*notes, *floats])
+
+
+def conclude(
+    found: Any, users: Vocabulary, items: Vocabulary, merge: Merge, tally: Tally, notes: Iterable[str]
+) -> Interactions:
+    """Interactions from merged arrays, with the notes of the tally."""
+    matrix = found.matrix(len(items))
+    check_weights(matrix, users, items)
+    lines = (*notes, *tally.notes(matrix.nnz, merge))
+    return Interactions(matrix, users, items, found.times, merge, lines, tally.skipped)

@@ -1,0 +1,238 @@
+"""Who used what: a sparse matrix and the ids of its rows and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from monogram.data.vocabulary import Id, Vocabulary
+from monogram.errors import DataError, ParameterError, UnknownIdError
+
+Merge: TypeAlias = Literal["binary", "sum"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """Users by items: float32 weights in a canonical CSR matrix, and two vocabularies.
+
+    Immutable: the arrays are read-only views, so a caller's own arrays keep their flags. The constructor
+    trusts the matrix to be canonical (sorted, no duplicates, no zeros); use `from_csr` for any other.
+
+    Attributes
+    ----------
+    matrix
+        `scipy.sparse.csr_array` of shape (users, items).
+    users, items
+        Ids of the rows and of the columns.
+    times
+        Time of each event, aligned with `matrix.data` (int64 or float64), or None.
+    merge
+        How repeated events became one: "binary" (every pair counts 1) or "sum".
+    notes
+        What reading did: guessed columns, merged repeats, skipped rows.
+    skipped
+        Number of rows that could not be read and were left out.
+    """
+
+    matrix: Any
+    users: Vocabulary
+    items: Vocabulary
+    times: npt.NDArray[Any] | None = None
+    merge: Merge = "sum"
+    notes: tuple[str, ...] = ()
+    skipped: int = 0
+
+    def __post_init__(self) -> None:
+        check_merge(self.merge)
+        _check_ids(self.matrix.shape, self.users, self.items)
+        object.__setattr__(self, "matrix", _sealed(self.matrix))
+        object.__setattr__(self, "notes", tuple(self.notes))
+        if self.times is not None:
+            if self.times.shape != self.matrix.data.shape:
+                raise DataError(f"times has {self.times.size} values for {self.matrix.nnz} events.")
+            object.__setattr__(self, "times", _frozen(self.times))
+
+    @classmethod
+    def from_csr(
+        cls,
+        X: Any,
+        users: Any = None,
+        items: Any = None,
+        times: npt.ArrayLike | None = None,
+        merge: Merge = "sum",
+    ) -> Interactions:
+        """Take a matrix of users by items.
+
+        Parameters
+        ----------
+        X
+            Any SciPy sparse matrix or array, or a dense 2-D array; weights finite and not negative. It is
+            not copied when it already is canonical float32 CSR, and never changed.
+        users, items
+            Ids of rows and columns; 0, 1, 2 … when None.
+        times
+            Time of each stored entry; X must then be canonical CSR, or the order would be unclear.
+        merge
+            "sum" keeps the weights (stored duplicates are added); "binary" makes every one of them 1.
+
+        Raises
+        ------
+        DataError
+            If a weight is NaN, infinite or negative, the ids do not match the shape, or nothing is there.
+        """
+        check_merge(merge)
+        given = _as_csr(X)
+        rows = Vocabulary.range(given.shape[0]) if users is None else Vocabulary(users)
+        columns = Vocabulary.range(given.shape[1]) if items is None else Vocabulary(items)
+        _check_ids(given.shape, rows, columns)
+        check_weights(given, rows, columns)
+        matrix = _canonical(given)
+        check_weights(matrix, rows, columns)
+        if times is not None and not (getattr(X, "format", "") == "csr" and _is_canonical(given)):
+            raise DataError(
+                "times needs X as canonical CSR (sorted, no duplicates, no zeros), or the order is unclear: "
+                "call X.sum_duplicates() and X.eliminate_zeros() before taking the times."
+            )
+        if merge == "binary" and not bool((matrix.data == 1).all()):
+            matrix = _with_data(matrix, np.ones(matrix.nnz, dtype=np.float32))
+        return cls(matrix, rows, columns, None if times is None else _times(times), merge)
+
+    @property
+    def n_users(self) -> int:
+        """Number of rows."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """Number of columns."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def n_events(self) -> int:
+        """Number of stored user–item pairs."""
+        return int(self.matrix.nnz)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrix, the vocabularies and the times."""
+        arrays = [self.matrix.data, self.matrix.indices, self.matrix.indptr]
+        arrays += [] if self.times is None else [self.times]
+        return sum(int(a.nbytes) for a in arrays) + self.users.nbytes + self.items.nbytes
+
+    def history(self, user_id: Id) -> dict[Id, float]:
+        """Weights of the items one user used, by item id."""
+        row = int(self.users.index([user_id])[0])
+        if row < 0:
+            raise UnknownIdError(f"user {user_id!r} is not in this log of {self.n_users:,} users.")
+        part = slice(self.matrix.indptr[row], self.matrix.indptr[row + 1])
+        items = self.items.ids(self.matrix.indices[part])
+        return dict(zip(items, self.matrix.data[part].tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return self.n_events
+
+    def __repr__(self) -> str:
+        sizes = f"{self.n_users:,} users × {self.n_items:,} items, {self.n_events:,} events"
+        extra = ", with times" if self.times is not None else ""
+        return "\n  ".join([f'Interactions({sizes}, merge="{self.merge}"{extra})', *self.notes])
+
+
+def check_merge(merge: str) -> None:
+    """Raise `ParameterError` unless `merge` is "binary" or "sum"."""
+    if merge not in ("binary", "sum"):
+        raise ParameterError(f'merge must be "binary" or "sum", got {merge!r}.')
+
+
+def _check_ids(shape: tuple[int, ...], users: Vocabulary, items: Vocabulary) -> None:
+    for name, ids, size, what in (("users", users, shape[0], "rows"), ("items", items, shape[1], "columns")):
+        if size == 0:
+            raise DataError(f"the matrix has 0 {what}: there are no {name} to learn from.")
+        if len(ids) != size:
+            raise DataError(f"{len(ids):,} {name} ids were given for a matrix of {size:,} {what}.")
+
+
+def _as_csr(X: Any) -> Any:
+    """Float32 CSR over the same arrays where possible, its index arrays checked."""
+    if not sp.issparse(X):
+        X = np.asarray(X)
+    if X.ndim != 2:
+        raise DataError(f"expected a matrix of users by items, got {X.ndim} dimension(s).")
+    if X.dtype.kind not in "biuf":
+        raise DataError(f"weights must be real numbers, got a matrix of dtype {X.dtype}.")
+    found = X.tocsr() if sp.issparse(X) else sp.csr_array(X)
+    with np.errstate(over="ignore"):  # what overflows becomes infinite, and is refused by name below
+        data = found.data.astype(np.float32, copy=False)
+    try:
+        own = sp.csr_array((data, found.indices, found.indptr), shape=found.shape)
+        own.check_format(full_check=True)
+    except ValueError as error:
+        raise DataError(f"the CSR arrays do not fit together: {error}") from error
+    return own
+
+
+def _is_canonical(matrix: Any) -> bool:
+    return bool(matrix.has_canonical_format) and bool((matrix.data != 0).all())
+
+
+def _canonical(matrix: Any) -> Any:
+    if not _is_canonical(matrix):
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+    if matrix.nnz == 0:
+        raise DataError("the matrix has no events: every weight is 0.")
+    return matrix
+
+
+def _with_data(matrix: Any, data: npt.NDArray[np.float32]) -> Any:
+    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def check_weights(matrix: Any, users: Vocabulary, items: Vocabulary) -> None:
+    """Raise `DataError` naming the first pair whose weight is NaN, infinite or negative."""
+    data = matrix.data
+    # min and max pass NaN on, so two reductions without temporaries settle the usual case.
+    if data.size == 0 or (data.min() >= 0 and data.max() < np.inf):
+        return
+    place = int(np.flatnonzero(~((data >= 0) & (data < np.inf)))[0])
+    user = users[int(np.searchsorted(matrix.indptr, place, side="right")) - 1]
+    item = items[int(matrix.indices[place])]
+    raise DataError(
+        f"the weight of user {user!r} and item {item!r} is {data[place]}; "
+        "weights must be finite float32 numbers and not negative."
+    )
+
+
+def _times(times: npt.ArrayLike) -> npt.NDArray[Any]:
+    array = np.asarray(times)
+    if array.dtype.kind == "M":
+        if np.isnat(array).any():
+            raise DataError("times holds a missing time (NaT).")
+        return array.astype("datetime64[us]").astype(np.int64)
+    if array.dtype.kind not in "iuf":
+        raise DataError(f"times must be integers, floats or datetime64, got dtype {array.dtype}.")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise DataError("times holds NaN or infinity; every event needs a time.")
+    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def _sealed(matrix: Any) -> Any:
+    """Read-only views of a canonical matrix, with 32-bit indices where they suffice."""
+    wide = max(matrix.nnz, *matrix.shape) > np.iinfo(np.int32).max
+    index = np.int64 if wide else np.int32
+    sealed = sp.csr_array(matrix.shape, dtype=np.float32)
+    sealed.data = _frozen(matrix.data.astype(np.float32, copy=False))
+    sealed.indices = _frozen(matrix.indices.astype(index, copy=False))
+    sealed.indptr = _frozen(matrix.indptr.astype(index, copy=False))
+    sealed.has_canonical_format = True
+    return cast("Any", sealed)

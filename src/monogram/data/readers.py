@@ -1,0 +1,142 @@
+"""The front door: any file, frame or iterable of pairs becomes Interactions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from monogram.data.archive import read_npz
+from monogram.data.columns import Columns, choose
+from monogram.data.files import file_source
+from monogram.data.frames import frame_source, pairs_source
+from monogram.data.gather import Gatherer, Tally
+from monogram.data.interactions import Interactions, Merge, check_merge
+from monogram.data.progress import watched
+from monogram.data.source import Source
+from monogram.errors import DataError, ParameterError
+
+
+def read(
+    source: Any,
+    user: str | None = None,
+    item: str | None = None,
+    weight: str | None = None,
+    time: str | None = None,
+    *,
+    merge: Merge | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    part: Literal["train", "test"] = "train",
+    quiet: bool = False,
+) -> Interactions:
+    """Read a log of who used what.
+
+    Parameters
+    ----------
+    source
+        A path (.csv, .tsv, .parquet, .jsonl, .ndjson, .json, text formats also .gz and .zst; .npz; a folder
+        of Parquet files), a data frame (pandas, Polars, Arrow, DuckDB, …), or an iterable of (user, item) or
+        (user, item, weight).
+    user, item
+        Columns of the ids. When None they are guessed from their names, which is said on stderr and in `notes`.
+    weight
+        Column of the weights; 0 means no interaction. Never guessed.
+    time
+        Column of the times: dates become microseconds since 1970 (UTC), numbers stay as they are. Never guessed.
+    merge
+        Repeated pairs: "binary" (every pair counts 1) or "sum" (weights are added, 1 per row without a weight
+        column). None: "sum" with weights, else "binary". The latest time stays.
+    on_error
+        "raise" stops at the first row that cannot be used; "skip" leaves such rows out and counts them.
+    part
+        Which part of an .npz split file.
+    quiet
+        Say nothing on stderr.
+
+    Returns
+    -------
+    Interactions
+        Ids sorted ascending, so that the order of the rows does not matter (.npz: in index order).
+
+    Raises
+    ------
+    DataError
+        If the source cannot be read; the message names the row and the column.
+
+    Examples
+    --------
+    >>> log = read([("ann", "tea"), ("bob", "tea"), ("ann", "tea")])
+    >>> log.n_users, log.n_items, log.n_events
+    (2, 1, 2)
+    """
+    _check_parameters(merge, on_error, part)
+    path = _path(source)
+    if path is not None and path.suffix.lower() == ".npz":
+        return read_npz(path, user, item, weight, time, merge, on_error == "skip", part)
+    if part != "train":
+        raise ParameterError(f"part={part!r} is for .npz split files only.")
+    opened = file_source(path) if path is not None else _in_memory(source)
+    names = _columns(opened, path is None and opened.label.endswith("pairs"), user, item, weight, time)
+    note = names.note
+    if note is not None and not quiet and sys.stderr is not None:
+        sys.stderr.write(f"monogram: {opened.label}: {note}\n")
+    gatherer = Gatherer(names, Tally(opened.label, on_error == "skip"))
+    for batch in watched(opened.open(names.names), opened.total, opened.unit, quiet):
+        gatherer.add(batch)
+    default: Merge = "binary" if names.weight is None else "sum"
+    notes = [*opened.notes, *([note] if note is not None else [])]
+    return gatherer.finish(merge or default, opened.textual, notes)
+
+
+def as_interactions(log: Any) -> Interactions:
+    """Whatever a model may be fitted on: Interactions, a matrix of users by items, or anything `read` takes."""
+    if isinstance(log, Interactions):
+        return log
+    if sp.issparse(log) or (isinstance(log, np.ndarray) and log.ndim == 2):
+        return Interactions.from_csr(log)
+    return read(log)
+
+
+def _check_parameters(merge: str | None, on_error: str, part: str) -> None:
+    if merge is not None:
+        check_merge(merge)
+    if on_error not in ("raise", "skip"):
+        raise ParameterError(f'on_error must be "raise" or "skip", got {on_error!r}.')
+    if part not in ("train", "test"):
+        raise ParameterError(f'part must be "train" or "test", got {part!r}.')
+
+
+def _path(source: Any) -> Path | None:
+    if not isinstance(source, (str, Path)):
+        return None
+    path = Path(source).expanduser()
+    if not path.exists():
+        raise DataError(f"{path} does not exist (looked in {Path.cwd()}); nothing is ever downloaded.")
+    return path
+
+
+def _in_memory(source: Any) -> Source:
+    frame = frame_source(source)
+    if frame is not None:
+        return frame
+    if sp.issparse(source) or isinstance(source, np.ndarray):
+        raise DataError("read takes rows, not a matrix: use Interactions.from_csr for users by items.")
+    if isinstance(source, Iterable) and not isinstance(source, (bytes, dict)):
+        return pairs_source(source)
+    raise DataError(
+        f"cannot read a {type(source).__name__}; give a path, a data frame, or an iterable of (user, item) pairs."
+    )
+
+
+def _columns(
+    opened: Source, pairs: bool, user: str | None, item: str | None, weight: str | None, time: str | None
+) -> Columns:
+    if not pairs:
+        return choose(opened.columns, opened.label, user, item, weight, time)
+    if any(name is not None for name in (user, item, weight, time)):
+        raise ParameterError("pairs have no named columns: leave user, item, weight and time out, or give a frame.")
+    return Columns("user", "item", "weight" if len(opened.columns) == 3 else None)
