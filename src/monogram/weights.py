@@ -271,9 +271,9 @@ def from_tensors(kind: str, tensors: Tensors, training: Any) -> Weights:
 
 def _checked(tensors: Tensors, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
     found = tensors.get(name)
-    if found is None or found.shape != shape:
-        given = "none" if found is None else f"one of shape {found.shape}"
-        raise ModelFileError(f"the file must hold a tensor {name!r} of shape {shape}; it has {given}")
+    if found is None or found.shape != shape or found.dtype.name not in ("float32", "float64"):
+        given = "none" if found is None else f"one of {found.dtype} and shape {found.shape}"
+        raise ModelFileError(f"the file must hold a float tensor {name!r} of shape {shape}; it has {given}")
     return found
 
 

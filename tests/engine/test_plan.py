@@ -8,11 +8,31 @@ import sys
 
 import pytest
 
+import monogram as mg
 from monogram.engine import memory
-from monogram.engine.plan import plan
+from monogram.engine.plan import guess, measure
+from monogram.engine.plan import plan as plan_of
 from monogram.errors import MemoryBudgetError, ParameterError
 
 LARGE = 10**15
+
+
+def plan(users, items, events, **options):
+    return plan_of(guess(users, items, events), **options).require()
+
+
+def test_the_size_of_a_matrix(world):
+    size = measure(world)
+    dense = world.toarray()
+    assert (size.users, size.items, size.events) == (60, 25, world.nnz)
+    assert size.pairs_by_user == (dense.sum(1) ** 2).sum()
+    assert size.pairs_by_item == (dense.sum(0) ** 2).sum()
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 1), (5, 5, 26), (5, 5, 0), (-1, 5, 2)])
+def test_a_size_that_cannot_be_is_refused(shape):
+    with pytest.raises(ParameterError, match="users"):
+        guess(*shape)
 
 
 def test_the_smaller_side_is_taken_when_it_is_clearly_cheaper():
@@ -29,15 +49,13 @@ def test_the_budget_decides_before_the_time():
 
 def test_a_named_solver_is_taken():
     assert plan(1_000, 10_000, 10**5, solver="primal", budget=LARGE).chosen.solver == "primal"
-    with pytest.raises(ParameterError, match="'primal' or 'dual'"):
-        plan(10, 10, 10, solver="qr", budget=LARGE)
 
 
 def test_over_budget_is_refused_with_what_it_needs_and_what_would_fit():
     with pytest.raises(MemoryBudgetError) as caught:
         plan(50_000, 40_000, 10**6, budget=10**9, dtype="float64")
     text = str(caught.value)
-    assert "12.9 GB" in text
+    assert "12.8 GB" in text
     assert "1 GB" in text
     assert "most active items" in text
     assert "nothing was allocated" in text
@@ -87,7 +105,7 @@ def made(shape, nnz):
     flat = np.unique(rng.integers(0, shape[0] * shape[1], nnz))
     rows, columns = np.divmod(flat, shape[1])
     return sp.csr_array((np.ones(len(flat), np.float32), (rows, columns)), shape=shape)
-mg.EASE(l2=10).fit(made((300, 200), 2000), solver=%(solver)r)
+mg.EASE(l2=10).fit(made((300, 200), 2000), solver=%(solver)r, dtype=%(dtype)r)
 log = mg.Interactions.from_csr(made(%(shape)r, 200_000))
 report = mg.EASE(l2=10).fit(log, solver=%(solver)r, dtype=%(dtype)r).report_
 print(json.dumps([report.peak_bytes, report.planned_bytes]))
@@ -106,3 +124,21 @@ def test_the_measured_peak_is_within_15_percent_of_the_plan(solver, shape, dtype
     assert planned * 0.85 <= peak <= planned * 1.15
     side = shape[1] if solver == "primal" else shape[0]
     assert peak <= 1.25 * side**2 * (4 if dtype == "float32" else 8) + 5e8
+
+
+def test_a_fit_over_budget_is_refused_before_it_allocates(world):
+    model = mg.EASE(l2=1)
+    with memory.Peak() as peak, pytest.raises(MemoryBudgetError, match="nothing was allocated"):
+        model.fit(world, memory=1000)
+    assert peak.bytes is None or peak.bytes < 10**8
+    planned = model.plan(world, memory=1000)
+    assert not planned.fits
+    assert "over budget" in str(planned)
+
+
+def test_a_model_can_plan_without_a_log():
+    planned = mg.DEQL().plan((29_858, 40_981, 810_128), memory="8 GB")
+    assert planned.chosen.solver == "dual"
+    assert planned.chosen.bytes == pytest.approx(3.6e9, rel=0.02)
+    assert mg.Popularity().plan((100, 100, 500)).fits
+    assert mg.EASE(l2=0).plan((10, 1000, 500)).chosen.solver == "primal", "the dual divides by the penalties"

@@ -17,7 +17,7 @@ from monogram.errors import DataError
 
 _FOLD = 262_144  # distinct values that may wait before they are folded into the vocabulary
 _SPANS = 64  # the log is merged in up to so many ranges of users
-_SLAB = 1_048_576
+_SLAB = 262_144
 
 
 class Growing:
@@ -33,7 +33,7 @@ class Growing:
             self._data = self._data.astype(np.float64)
         need = self.size + len(values)
         if need > len(self._data):
-            self._data.resize(max(need, self.size + max(_SLAB // 4, self.size // 32)), refcheck=False)
+            self._data.resize(max(need, self.size + max(_SLAB, self.size // 32)), refcheck=False)
         self._data[self.size : need] = values
         self.size = need
 
@@ -96,14 +96,21 @@ class Codebook:
         if not self._waiting:
             return
         release()
-        known = [] if self._known is None else [self._known]
-        parts = _one_type(known + [values for _, values in self._waiting])
-        encoded = pa.chunked_array(parts).dictionary_encode().chunks
-        starts = [start for start, _ in self._waiting]
-        for part, start, stop in zip(encoded[len(known) :], starts, [*starts[1:], self._codes.size], strict=True):
-            self._codes.replace(start, stop, part.indices.to_numpy())
-        self._known, self._waiting = encoded[-1].dictionary, []
-        del encoded, part, parts, known
+        if self._known is None:
+            self._known = self._waiting[0][1][:0]
+        known, *parts = _one_type([self._known, *(values for _, values in self._waiting)])
+        fresh = pa.chunked_array(parts)
+        # Looking ids up in the known ones takes little more than half the memory of encoding all of them anew.
+        codes = pc.index_in(fresh, value_set=known).fill_null(-1).to_numpy().copy()
+        unknown = codes < 0
+        new = fresh.filter(pa.array(unknown)).combine_chunks().dictionary_encode()
+        codes[unknown] = new.indices.to_numpy() + np.int32(len(known))
+        ends = [start for start, _ in self._waiting[1:]] + [self._codes.size]
+        for (start, values), stop in zip(self._waiting, ends, strict=True):
+            self._codes.replace(start, stop, codes[: len(values)])
+            codes = codes[len(values) :]
+        self._known, self._waiting = pa.concat_arrays([known, new.dictionary]), []
+        del known, parts, fresh, new, values
         release()
 
 
@@ -214,7 +221,7 @@ def _spans(users: npt.NDArray[np.int32], n_users: int) -> list[tuple[int, int]]:
     for start in range(0, len(users), _SLAB):
         counts += np.bincount(users[start : start + _SLAB], minlength=n_users)
     totals = np.cumsum(counts)
-    parts = min(_SPANS, 1 + len(users) // _FOLD)
+    parts = min(_SPANS, 1 + len(users) // 131_072)
     goals = np.arange(1, parts) * (len(users) / parts)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(totals, goals) + 1, [n_users]]))
     filled = np.concatenate([[0], totals])[cuts]

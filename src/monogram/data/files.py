@@ -22,6 +22,7 @@ from monogram.errors import DataError
 _PACKERS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _CSV_BLOCK = 4 * 2**20
 _JSON_BLOCK = 8 * 2**20
+_PARQUET_BUFFER = 2**18  # of each column; else its whole row group is held
 _HEAD = 2**20
 _SAMPLE = 1_000  # rows of JSON that show which keys there are
 KNOWN = ".csv, .tsv, .parquet, .jsonl, .ndjson, .json (each but Parquet also .gz or .zst), .npz"
@@ -159,7 +160,7 @@ def _parquet_files(label: Path, files: list[Path]) -> Source:
 def _parquet_rows(files: list[Path], wanted: list[str]) -> Iterator[Batch]:
     start = 0
     for path in files:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
+        with pq.ParquetFile(path, buffer_size=_PARQUET_BUFFER, pre_buffer=False) as file:
             absent = [name for name in wanted if name not in file.schema_arrow.names]
             if absent:
                 raise DataError(f"{path} has no column {absent[0]!r}, unlike the files before it.")

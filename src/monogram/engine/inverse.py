@@ -205,17 +205,30 @@ BLOCK = 64
 
 @kernel
 def _mirror(square: Any, scale: Any, start: int, stop: int) -> None:
-    """For the column blocks in start:stop: both triangles from the lower one, row r multiplied by scale[r]."""
+    """For the columns start:stop: both triangles from the lower one, row r multiplied by scale[r].
+
+    A block goes through a small buffer, so that both its places are read and written along the columns.
+    """
     n = square.shape[0]
+    block = np.empty((64, 64), square.dtype)
     for j0 in range(start, stop, 64):
         j1 = min(j0 + 64, stop)
-        for i0 in range(j0, n, 64):
+        for j in range(j0, j1):
+            for i in range(j + 1, j1):
+                square[j, i] = square[i, j] * scale[j]
+                square[i, j] *= scale[i]
+        for i0 in range(j1, n, 64):
             i1 = min(i0 + 64, n)
-            for j in range(j0, j1):
-                for i in range(max(i0, j + 1), i1):
-                    value = square[i, j]
-                    square[i, j] = value * scale[i]
-                    square[j, i] = value * scale[j]
+            for j in range(j1 - j0):
+                column = square[i0:i1, j0 + j]
+                for i in range(i1 - i0):
+                    block[i, j] = column[i]
+                    column[i] *= scale[i0 + i]
+            for i in range(i1 - i0):
+                column = square[j0:j1, i0 + i]
+                row = block[i]
+                for j in range(j1 - j0):
+                    column[j] = row[j] * scale[j0 + j]
 
 
 @kernel

@@ -20,6 +20,35 @@ WORKSPACE = 10_000_000
 
 
 @dataclass(frozen=True)
+class Size:
+    """What a cost depends on: shape, entries, and the pairs of entries each Gram must add."""
+
+    users: int
+    items: int
+    events: int
+    pairs_by_user: float
+    pairs_by_item: float
+
+
+def measure(matrix: Any) -> Size:
+    """The size of a CSR matrix."""
+    counts = np.bincount(matrix.indices, minlength=1).astype(np.float64)
+    lengths = np.diff(matrix.indptr).astype(np.float64)
+    users, items = matrix.shape
+    return Size(users, items, int(matrix.nnz), float((lengths**2).sum()), float((counts**2).sum()))
+
+
+def guess(users: int, items: int, events: int) -> Size:
+    """The size of a matrix of known shape, with a log's usual skew: 5 times the pairs of an even one."""
+    if min(users, items, events) < 1 or events > users * items:
+        raise ParameterError(
+            f"{users} users × {items} items with {events} events; expected whole numbers of at least 1, "
+            "and no more events than users × items"
+        )
+    return Size(users, items, events, 5 * events**2 / users, 5 * events**2 / items)
+
+
+@dataclass(frozen=True)
 class Cost:
     """The price of one way to fit."""
 
@@ -40,6 +69,17 @@ class Plan:
     budget: int
     chosen: Cost
     costs: tuple[Cost, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the chosen way stays in the budget."""
+        return self.chosen.bytes <= self.budget
+
+    def require(self) -> Plan:
+        """The plan itself if it fits; else a MemoryBudgetError that says what would."""
+        if not self.fits:
+            raise MemoryBudgetError(_refusal(self))
+        return self
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary a solver."""
@@ -62,49 +102,30 @@ class Plan:
             f"{'solver':8} {'peak':>9} {'flops':>9} {'time':>9}",
         ]
         for cost in self.costs:
-            note = "  ← chosen" if cost == self.chosen else "" if cost.bytes <= self.budget else "  over budget"
+            note = "  ← chosen" if cost == self.chosen else ""
+            note += "" if cost.bytes <= self.budget else "  over budget"
             lines.append(f"{cost.solver:8} {show(cost.bytes):>9} {cost.flops:>9.2g} {_duration(cost.seconds):>9}{note}")
         return "\n".join(lines)
 
 
-def plan(
-    users: int,
-    items: int,
-    events: int,
-    *,
-    solver: str = "auto",
-    dtype: Any = np.float32,
-    budget: int,
-    pairs: tuple[float, float] | None = None,
-    threads: int = 1,
-) -> Plan:
+def plan(size: Size, *, budget: int, solver: str = "auto", dtype: Any = np.float32, threads: int = 1) -> Plan:
     """Choose between the primal and the dual inverse.
 
     Parameters
     ----------
-    users, items, events : int
-        Shape and number of entries of the matrix.
+    size : Size
+        Of the matrix; see `measure` and `guess`.
     solver : "auto", "primal" or "dual"
         What is named is taken if it fits.
     budget : int
         Bytes the fit may take.
-    pairs : two floats, optional
-        Σ|history|² by user and Σ(count)² by item, the work of the two Grams; guessed from the means when not given.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If no permitted way fits; the message says what would.
     """
     dtype = np.dtype(dtype)
     threads = parallel.count(threads)
-    by_user, by_item = pairs or (events**2 / max(users, 1), events**2 / max(items, 1))
     costs = (
-        _cost("primal", items, events, by_user, dtype, threads),
-        _cost("dual", users, events, by_item, dtype, threads),
+        _cost("primal", size.items, size.events, size.pairs_by_user, dtype, threads),
+        _cost("dual", size.users, size.events, size.pairs_by_item, dtype, threads),
     )
-    if solver not in ("auto", "primal", "dual"):
-        raise ParameterError(f"solver = {solver!r}; expected 'auto', 'primal' or 'dual'")
     primal, dual = costs
     if solver != "auto":
         chosen = primal if solver == "primal" else dual
@@ -112,10 +133,7 @@ def plan(
         chosen = min(costs, key=lambda cost: cost.bytes)
     else:
         chosen = dual if dual.flops * DUAL_ADVANTAGE <= primal.flops else primal
-    result = Plan(users, items, events, dtype.name, budget, chosen, costs)
-    if chosen.bytes > budget:
-        raise MemoryBudgetError(_refusal(result))
-    return result
+    return Plan(size.users, size.items, size.events, dtype.name, budget, chosen, costs)
 
 
 def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any], threads: int) -> Cost:
@@ -130,11 +148,7 @@ def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any
 def _refusal(refused: Plan) -> str:
     size = np.dtype(refused.dtype).itemsize
     sides = {"primal": "items", "dual": "users"}
-    needs = " or ".join(
-        f"{show(cost.bytes)} ({cost.solver}, {refused.dtype})"
-        for cost in refused.costs
-        if cost == refused.chosen or len(refused.costs) > 1
-    )
+    needs = " or ".join(f"{show(cost.bytes)} ({cost.solver}, {refused.dtype})" for cost in refused.costs)
     beside = 12 if refused.chosen.solver == "primal" else 28
     room = max(0, 0.99 * refused.budget - WORKSPACE - beside * refused.events)
     advice = [f"raise memory= to at least {show(refused.chosen.bytes)}"]

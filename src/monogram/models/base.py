@@ -20,13 +20,24 @@ from monogram.data.readers import as_interactions
 from monogram.engine import memory as memory_
 from monogram.engine import parallel
 from monogram.engine.inverse import Stage, silent
+from monogram.engine.plan import Cost, Plan, Size, guess, measure
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
 from monogram.models import parameters
 from monogram.models.explanation import Explanation
 from monogram.ranking import Recommendations
 from monogram.weights import Weights
 
-DTYPES = ("float32", "float64")
+
+def _dtype(dtype: str) -> str:
+    if dtype not in ("float32", "float64"):
+        raise ParameterError(f"dtype = {dtype!r}; expected 'float32' or 'float64'")
+    return dtype
+
+
+def _solver(solver: str) -> str:
+    if solver not in ("auto", "primal", "dual"):
+        raise ParameterError(f"solver = {solver!r}; expected 'auto', 'primal' or 'dual'")
+    return solver
 
 
 @dataclass
@@ -130,19 +141,45 @@ class Recommender:
         """
         self._forget()
         parameters.check(self)
-        if dtype not in DTYPES:
-            raise ParameterError(f"dtype = {dtype!r}; expected 'float32' or 'float64'")
-        if solver not in ("auto", "primal", "dual"):
-            raise ParameterError(f"solver = {solver!r}; expected 'auto', 'primal' or 'dual'")
+        options = (_dtype(dtype), memory_.parse(memory), parallel.count(threads), _solver(solver))
         data = as_interactions(log)
         with parallel.limited(threads) as number:
-            work = Work(dtype, memory_.parse(memory), number, solver, progress or silent)
+            work = Work(*options, progress or silent)
             self._warm(work)
             with memory_.Peak() as peak, work.timed("total"):
                 weights = self._fit(data, work)
         report = Report(work.used, dtype, number, work.seconds, peak.bytes, work.planned, work.residual)
         self._become(data, weights, report)
         return self
+
+    def plan(
+        self,
+        log: Any,
+        *,
+        dtype: str = "float32",
+        memory: int | float | str | None = None,
+        threads: int | None = None,
+        solver: str = "auto",
+    ) -> Plan:
+        """What `fit` with the same arguments would cost; nothing large is allocated.
+
+        Parameters
+        ----------
+        log : as for `fit`, or a tuple (users, items, events) when there is no log yet
+
+        Returns
+        -------
+        Plan
+            Prints as a table: solver, bytes at the peak, flops, seconds.
+        """
+        sized = isinstance(log, tuple) and len(log) == 3 and all(isinstance(one, int) for one in log)
+        size = guess(*log) if sized else measure(as_interactions(log).matrix)
+        return self._plan(size, Work(_dtype(dtype), memory_.parse(memory), parallel.count(threads), _solver(solver)))
+
+    def _plan(self, size: Size, work: Work) -> Plan:
+        """By default: sums over the events, no solver."""
+        cost = Cost("none", 8 * size.items, float(size.events), size.events * 1e-8)
+        return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         raise TypeError(f"{type(self).__name__} must define _fit(log, work), which gives weights")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine import inverse
 from monogram.engine.gram import squares
-from monogram.engine.plan import Plan, plan
+from monogram.engine.plan import Plan, Size, measure, plan
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.models.base import Recommender, Work
 from monogram.models.parameters import param
@@ -54,21 +54,18 @@ class FullRank(Recommender):
             if isinstance(solved, inverse.Primal):
                 solved.into_weights(np.ones(2), np.ones(2), 1)
 
-    def _plan(self, log: Interactions, work: Work) -> Plan:
-        matrix = log.matrix
-        pairs = (float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)), float(np.sum(_counts(matrix) ** 2)))
+    def _plan(self, size: Size, work: Work) -> Plan:
         l2, dropout = self._rates()
         solver = work.solver
         if l2 == 0 and dropout == 0:  # the dual divides by the penalties
             if solver == "dual":
                 raise ParameterError("solver='dual' needs l2 or dropout above 0; give one, or use solver='primal'")
             solver = "primal"
-        sizes = (*matrix.shape, matrix.nnz)
-        return plan(*sizes, solver=solver, dtype=work.dtype, budget=work.budget, pairs=pairs, threads=work.threads)
+        return plan(size, solver=solver, dtype=work.dtype, budget=work.budget, threads=work.threads)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         with work.timed("plan"):
-            chosen = self._plan(log, work).chosen
+            chosen = self._plan(measure(log.matrix), work).require().chosen
         work.used, work.planned = chosen.solver, chosen.bytes
         d = squares(log.matrix)
         penalties = self._penalties(d)
@@ -192,10 +189,6 @@ class DEQL(FullRank):
             live = (d > 0) & (below > 0)
             delta[live] = (q * b2 * (1 / c - penalties))[live] / below[live]
         return 1 / q - (q**2 * b2 / gamma) * delta, delta
-
-
-def _counts(matrix: Any) -> Float:
-    return np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.float64)
 
 
 def _weights(

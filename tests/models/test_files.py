@@ -1,0 +1,141 @@
+"""A model file: bit-equal when whole, a clear error when not, never a program."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import monogram as mg
+from monogram import store
+from monogram.errors import ModelFileError, StorageError
+from monogram.models.registry import MODELS
+
+
+def tiny(solver="primal", model=None):
+    dense = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 1, 1]], np.float32)
+    log = mg.Interactions.from_csr(sp.csr_array(dense), users=["ann", "bœb", "c d"], items=[3, 1, 4, 15])
+    return (model or mg.DEQL(l2=2, dropout=0.25, b=0.5)).fit(log, solver=solver)
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", MODELS)
+def test_bit_equal(tmp_path, world, name, solver, dtype):
+    model = MODELS[name]().fit(world, solver=solver, dtype=dtype)
+    model.save(tmp_path / "x.mono")
+    for verify in (True, False):
+        loaded = mg.load(tmp_path / "x.mono", verify=verify)
+        assert type(loaded) is type(model)
+        assert loaded.params() == model.params()
+        assert loaded.recommend(k=25).to_arrow().equals(model.recommend(k=25).to_arrow())
+        new = [[1, 2, 3], [24], []]
+        np.testing.assert_array_equal(loaded.score(new), model.score(new))
+        np.testing.assert_array_equal(loaded.item_weights(), model.item_weights())
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+@pytest.mark.parametrize("flip", [0x01, 0x20, 0xFF])
+def test_every_byte_of_the_header_flipped_is_an_error_or_the_same_model(tmp_path, solver, flip):
+    model = tiny(solver)
+    path = tmp_path / "x.mono"
+    model.save(path)
+    whole = path.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    rows = model.recommend(k=4).rows()
+    errors = 0
+    for place in range(header):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
+        try:
+            loaded = mg.load(path)
+        except ModelFileError:
+            errors += 1
+        else:
+            assert loaded.params() == model.params()
+            assert loaded.recommend(k=4).rows() == rows
+    assert errors > 0.9 * header
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+def test_every_byte_of_the_rest_flipped_is_an_error(tmp_path, solver):
+    path = tmp_path / "x.mono"
+    tiny(solver).save(path)
+    whole = path.read_bytes()
+    for place in range(8 + int.from_bytes(whole[:8], "little"), len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        with pytest.raises(ModelFileError):
+            mg.load(path)
+
+
+def forged(path, change):
+    """A file with a right checksum and wrong contents."""
+    stored = store.load(path)
+    header, tensors = json.loads(json.dumps(stored.header)), {k: np.array(v) for k, v in stored.tensors.items()}
+    change(header, tensors)
+    store.save(path, header, tensors)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda h, t: h.update(model="os.system"), "does not have"),
+        (lambda h, t: h.update(model=["ease"]), "whole model"),
+        (lambda h, t: h.pop("model"), "whole model"),
+        (lambda h, t: h["parameters"].update(l2=-5), "l2"),
+        (lambda h, t: h["parameters"].update(surprise=1), "surprise"),
+        (lambda h, t: h.update(parameters=None), "whole model"),
+        (lambda h, t: h.update(weights="pickle"), "pickle"),
+        (lambda h, t: h.update(merge="often"), "merge"),
+        (lambda h, t: h.update(users=7), "whole model"),
+        (lambda h, t: h.update(items=-1), "whole model"),
+        (lambda h, t: h.update(report={}), "whole model"),
+        (lambda h, t: t.pop("weights.weights"), "weights"),
+        (lambda h, t: t.update({"weights.weights": np.zeros((2, 2), np.float32)}), "shape"),
+        (lambda h, t: t.pop("log.items"), "whole model"),
+        (lambda h, t: t.update({"log.items": np.array([0, 1, 1, 2, 0, 2, 99], np.int32)}), "whole model"),
+        (lambda h, t: t.update({"log.items": np.array([1, 0, 1, 2, 0, 2, 3], np.int32)}), "canonical"),
+        (lambda h, t: t.update({"log.pointers": np.array([0, 9, 4, 7], np.int32)}), "whole model"),
+        (lambda h, t: t.update({"log.weights": t["log.weights"].astype(np.float64)}), "canonical"),
+        (lambda h, t: t.update({"users": np.frombuffer(b"not arrow", np.uint8)}), "whole model"),
+        (lambda h, t: t.pop("items"), "whole model"),
+    ],
+)
+def test_a_forged_file_is_an_error(tmp_path, change, text):
+    path = tmp_path / "x.mono"
+    tiny().save(path)
+    forged(path, change)
+    with pytest.raises(ModelFileError, match=text):
+        mg.load(path)
+
+
+def test_weights_of_a_foreign_type_are_refused(tmp_path):
+    path = tmp_path / "x.mono"
+    tiny().save(path)
+    forged(path, lambda h, t: t.update({"weights.weights": t["weights.weights"].astype(np.int32)}))
+    with pytest.raises(ModelFileError, match="int32"):
+        mg.load(path)
+
+
+def test_saving_over_the_file_a_model_is_loaded_from(tmp_path):
+    path = tmp_path / "x.mono"
+    tiny().save(path)
+    loaded = mg.load(path)
+    before = loaded.recommend(k=2).rows()
+    tiny(model=mg.EASE(l2=50)).save(path)
+    assert loaded.recommend(k=2).rows() == before
+    assert mg.load(path).name == "ease"
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(StorageError, match="nowhere"):
+        tiny().save(tmp_path / "nowhere" / "x.mono")
+
+
+def test_ids_of_every_kind_survive(tmp_path):
+    model = tiny()
+    model.save(tmp_path / "x.mono")
+    rows = mg.load(tmp_path / "x.mono").recommend(["bœb", "c d"], k=9).rows()
+    assert [(row["user"], row["item"]) for row in rows[:1]] == [("bœb", rows[0]["item"])]
+    assert {row["item"] for row in rows} <= {3, 1, 4, 15}
