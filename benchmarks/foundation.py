@@ -112,8 +112,8 @@ def task_gowalla(model, parameters, solver="auto"):
     recall, ndcg = quality(table["item"].to_numpy().reshape(-1, 20), test)
     report = fitted.report_
     return {"solver": report.solver, "seconds": seconds, "fit_bytes": report.peak_bytes,
-            "planned": report.planned_bytes, "process_bytes": peak_of_process(), "residual": report.residual, "recall": recall, "ndcg": ndcg,
-            "ranking": ranking}  # fmt: skip
+            "planned": report.planned_bytes, "process_bytes": peak_of_process(), "residual": report.residual,
+            "recall": recall, "ndcg": ndcg, "ranking": ranking}  # fmt: skip
 
 
 def quality(lists, test):
@@ -138,11 +138,7 @@ def stream(threads=2, size=400_000_000):
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(5):
             start = time.perf_counter()
-            list(
-                pool.map(
-                    lambda k: np.copyto(target[cuts[k] : cuts[k + 1]], source[cuts[k] : cuts[k + 1]]), range(threads)
-                )
-            )
+            list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
             best = min(best, time.perf_counter() - start)
     return 2 * size / best  # a copy reads and writes
 

@@ -16,8 +16,9 @@ from monogram.data.vocabulary import Kind, Vocabulary, compact, is_text
 from monogram.errors import DataError
 
 _FOLD = 262_144  # distinct values that may wait before they are folded into the vocabulary
-_SPANS = 64  # the log is merged in up to so many ranges of users
-_SLAB = 262_144
+_SPANS = 64  # the log is merged in up to so many ranges of users,
+_SPAN_ROWS = 131_072  # of about so many rows each unless the log is large
+_SLAB = 262_144  # rows worked on at once where the whole log is gone through
 
 
 class Growing:
@@ -221,7 +222,7 @@ def _spans(users: npt.NDArray[np.int32], n_users: int) -> list[tuple[int, int]]:
     for start in range(0, len(users), _SLAB):
         counts += np.bincount(users[start : start + _SLAB], minlength=n_users)
     totals = np.cumsum(counts)
-    parts = min(_SPANS, 1 + len(users) // 131_072)
+    parts = min(_SPANS, 1 + len(users) // _SPAN_ROWS)
     goals = np.arange(1, parts) * (len(users) / parts)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(totals, goals) + 1, [n_users]]))
     filled = np.concatenate([[0], totals])[cuts]
