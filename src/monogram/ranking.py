@@ -150,8 +150,7 @@ def recommend(
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ParameterError(f"k = {k!r}; expected a whole number of at least 1")
     eligible, unknown = _eligible(asked, items, allow, deny, exclude_seen)
-    with parallel.limited(threads) as number:
-        best = weights.best(asked.matrix, eligible, min(int(k), len(items)), number)
+    best = weights.best(asked.matrix, eligible, min(int(k), len(items)), parallel.count(threads))
     empty = np.flatnonzero(np.diff(asked.matrix.indptr) == 0)
     return Recommendations(
         _table(best, asked.labels, items, names),

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from monogram.engine import parallel
 from monogram.engine.inverse import dual_columns, refined_columns, rooted
 from monogram.engine.scores import sum_rows
 from monogram.engine.topk import Best, Eligible, best_by_gathering, best_by_rows
@@ -248,7 +249,8 @@ class Dual:
         spread = (scaled @ self.by_item).tocsr()
         if rows.shape[0] <= 16:
             return sum_rows(self.inverse.T, spread, np.arange(len(self.inverse)), threads=threads)
-        return np.asarray(spread.toarray().astype(self.inverse.dtype) @ self.inverse, np.float64)
+        with parallel.limited(threads):
+            return np.asarray(spread.toarray().astype(self.inverse.dtype) @ self.inverse, np.float64)
 
     def _known(self, rows: Any) -> Indices:
         """The first training user with each history, or −1."""

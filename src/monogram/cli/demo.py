@@ -28,7 +28,7 @@ def demo() -> None:
         model = fitted[name] = kind().fit(log)
         report = model.report_
         residual = "" if report.residual is None else f"{report.residual:.0e}"
-        table.add_row(repr(model), report.solver, f"{report.seconds['total']:.2f}", residual)
+        table.add_row(repr(model), report.solver, f"{sum(report.seconds.values()):.2f}", residual)
     screen.print(table)
 
     model, user, shelf = fitted["deql"], log.users[7], genres()

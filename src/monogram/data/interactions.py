@@ -63,7 +63,7 @@ class Interactions:
         users: Any = None,
         items: Any = None,
         times: npt.ArrayLike | None = None,
-        merge: Merge = "sum",
+        merge: Merge | None = None,
     ) -> Interactions:
         """Take a matrix of users by items.
 
@@ -77,14 +77,16 @@ class Interactions:
         times
             Time of each stored entry; X must then be canonical CSR, or the order would be unclear.
         merge
-            "sum" keeps the weights (stored duplicates are added); "binary" makes every one of them 1.
+            "sum" keeps the weights (stored duplicates are added); "binary" makes every one of them 1. When None:
+            "binary" if every weight is 1 already, else "sum". A history given later is merged the same way.
 
         Raises
         ------
         DataError
             If a weight is NaN, infinite or negative, the ids do not match the shape, or nothing is there.
         """
-        check_merge(merge)
+        if merge is not None:
+            check_merge(merge)
         given = _as_csr(X)
         rows = Vocabulary.range(given.shape[0]) if users is None else Vocabulary(users)
         columns = Vocabulary.range(given.shape[1]) if items is None else Vocabulary(items)
@@ -97,7 +99,9 @@ class Interactions:
                 "times needs X as canonical CSR (sorted, no duplicates, no zeros), or the order is unclear: "
                 "call X.sum_duplicates() and X.eliminate_zeros() before taking the times."
             )
-        if merge == "binary" and not bool((matrix.data == 1).all()):
+        ones = bool((matrix.data == 1).all())
+        merge = merge or ("binary" if ones else "sum")
+        if merge == "binary" and not ones:
             matrix = _with_data(matrix, np.ones(matrix.nnz, dtype=np.float32))
         return cls(matrix, rows, columns, None if times is None else _times(times), merge)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -48,18 +47,21 @@ class Work:
     budget: int = 0
     threads: int = 1
     solver: str = "auto"
-    stage: Stage = silent
+    progress: Stage = silent
     used: str = "none"
     planned: int | None = None
     residual: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Add the time of the block to a stage."""
-        start = time.perf_counter()
-        yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+    def __post_init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def tick(self, stage: str, amount: float = 0.0) -> None:
+        """Count the time since the last tick to a stage, and pass the work done in it on."""
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+        self.progress(stage, amount)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Report:
     solver : "primal", "dual" or "none"
     dtype : working precision
     threads : threads used
-    seconds : by stage
+    seconds : by stage (compile: kernels, the first time on a machine)
     peak_bytes : most memory taken during the fit above what the process held before (None: not measurable)
     planned_bytes : what the plan foresaw
     residual : largest off-diagonal entry of (S + Λ)B − S on probe columns, relative to max|S|
@@ -86,8 +88,9 @@ class Report:
     residual: float | None
 
     def __str__(self) -> str:
-        stages = ", ".join(f"{name} {value:.2f} s" for name, value in self.seconds.items())
-        lines = [f"solver {self.solver}, {self.dtype}, {self.threads} threads; {stages}"]
+        stages = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items() if value >= 0.005)
+        total = sum(self.seconds.values())
+        lines = [f"solver {self.solver}, {self.dtype}, {self.threads} threads, {total:.2f} s ({stages})"]
         if self.peak_bytes is not None:
             planned = "" if self.planned_bytes is None else f" (planned {memory_.show(self.planned_bytes)})"
             lines.append(f"peak {memory_.show(self.peak_bytes)}{planned}")
@@ -146,8 +149,10 @@ class Recommender:
         with parallel.limited(threads) as number:
             work = Work(*options, progress or silent)
             self._warm(work)
-            with memory_.Peak() as peak, work.timed("total"):
+            work.tick("compile")
+            with memory_.Peak() as peak:
                 weights = self._fit(data, work)
+            work.tick("weights")
         report = Report(work.used, dtype, number, work.seconds, peak.bytes, work.planned, work.residual)
         self._become(data, weights, report)
         return self
@@ -265,8 +270,7 @@ class Recommender:
             warnings.warn(f"items the model does not know: {unknown[:5]}", MonogramWarning, stacklevel=2)
         known = index >= 0
         out = np.full((asked.matrix.shape[0], len(index)), np.nan)
-        with parallel.limited(threads) as number:
-            out[:, known] = weights.score(asked.matrix, index[known], number)
+        out[:, known] = weights.score(asked.matrix, index[known], parallel.count(threads))
         return out
 
     def explain(self, history: Any, item: Any) -> Explanation:

@@ -64,20 +64,19 @@ class FullRank(Recommender):
         return plan(size, solver=solver, dtype=work.dtype, budget=work.budget, threads=work.threads)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
-        with work.timed("plan"):
-            chosen = self._plan(measure(log.matrix), work).require().chosen
+        chosen = self._plan(measure(log.matrix), work).require().chosen
+        work.tick("plan")
         work.used, work.planned = chosen.solver, chosen.bytes
         d = squares(log.matrix)
         penalties = self._penalties(d)
         solve = inverse.primal if chosen.solver == "primal" else inverse.dual
-        with work.timed("solve"):
-            solved = solve(log.matrix, penalties, dtype=work.dtype, threads=work.threads, stage=work.stage)
-        with work.timed("residual"):
-            work.residual = inverse.residual(log.matrix, penalties, solved)
+        solved = solve(log.matrix, penalties, dtype=work.dtype, threads=work.threads, stage=work.tick)
+        work.tick("diagonal")
+        work.residual = inverse.residual(log.matrix, penalties, solved)
+        work.tick("residual")
         self._judge(work)
-        with work.timed("weights"):
-            theta, delta = self._head(solved.diagonal, penalties, d)
-            return _weights(solved, log, penalties, theta, delta, work.threads)
+        theta, delta = self._head(solved.diagonal, penalties, d)
+        return _weights(solved, log, penalties, theta, delta, work.threads)
 
     def _judge(self, work: Work) -> None:
         assert work.residual is not None

@@ -1,0 +1,136 @@
+"""The metrics, one function each. Two definitions have two names.
+
+A metric of users takes `Lists` (what was recommended to a batch of users, and which of it they wanted) and gives one
+number a user. A metric of the catalogue takes how often each item was recommended and gives one number in all.
+T is a user's set of held-out items; hits are counted in the first k ranks; ranks start at 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.errors import ParameterError
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The first k recommendations to a batch of users.
+
+    Attributes
+    ----------
+    hits : users × k, whether the item at that rank is one of T (False where the list is shorter)
+    items : users × k, the items
+    lengths : how long each list is, at most k
+    wanted : |T|, at least 1
+    surprise : −log2 of the share of training users who have the item, by item
+    """
+
+    hits: NDArray[np.bool_]
+    items: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    wanted: NDArray[np.int64]
+    surprise: Float
+
+    @property
+    def k(self) -> int:
+        """Length asked for."""
+        return self.hits.shape[1]
+
+
+def recall(lists: Lists) -> Float:
+    """Hits / |T|."""
+    return lists.hits.sum(1) / lists.wanted
+
+
+def recall_capped(lists: Lists) -> Float:
+    """Hits / min(k, |T|): what the Mult-VAE line of papers calls Recall."""
+    return lists.hits.sum(1) / np.minimum(lists.k, lists.wanted)
+
+
+def precision(lists: Lists) -> Float:
+    """Hits / k."""
+    return lists.hits.sum(1) / lists.k
+
+
+def hit(lists: Lists) -> Float:
+    """1 if there is a hit, else 0."""
+    return lists.hits.any(1).astype(np.float64)
+
+
+def ndcg(lists: Lists) -> Float:
+    """Σ 1/log2(rank + 1) over hits, divided by the same sum over the first min(k, |T|) ranks."""
+    gain = 1 / np.log2(np.arange(2, lists.k + 2))
+    ideal = np.cumsum(gain)[np.minimum(lists.k, lists.wanted) - 1]
+    return np.asarray((lists.hits * gain).sum(1) / ideal)
+
+
+def mrr(lists: Lists) -> Float:
+    """1/rank of the first hit, else 0."""
+    return np.asarray(lists.hits.any(1) / (lists.hits.argmax(1) + 1))
+
+
+def map_(lists: Lists) -> Float:
+    """Mean average precision: Σ (hits up to rank / rank) over hits, divided by min(k, |T|)."""
+    ranks = np.arange(1, lists.k + 1)
+    precisions = np.cumsum(lists.hits, axis=1) / ranks
+    return np.asarray((precisions * lists.hits).sum(1) / np.minimum(lists.k, lists.wanted))
+
+
+def novelty(lists: Lists) -> Float:
+    """Mean over the list of −log2(share of training users who have the item), where nobody counts as one."""
+    there = np.arange(lists.k) < lists.lengths[:, None]
+    total = (lists.surprise[lists.items] * there).sum(1)
+    return np.asarray(total / np.maximum(lists.lengths, 1))
+
+
+def coverage(counts: NDArray[np.int64]) -> float:
+    """Share of the catalogue that is in at least one list."""
+    return float((counts > 0).mean())
+
+
+def gini(counts: NDArray[np.int64]) -> float:
+    """Inequality of how often items are recommended: Σ (2i − n − 1)·x_(i) / (n·Σx), x ascending; 0 is even."""
+    total, n = counts.sum(), len(counts)
+    if total == 0:
+        return 0.0
+    return float(((2 * np.arange(1, n + 1) - n - 1) * np.sort(counts)).sum() / (n * total))
+
+
+BY_USER: dict[str, Callable[[Lists], Float]] = {
+    "recall": recall,
+    "recall_capped": recall_capped,
+    "ndcg": ndcg,
+    "mrr": mrr,
+    "precision": precision,
+    "hit": hit,
+    "map": map_,
+    "novelty": novelty,
+}
+BY_CATALOGUE: dict[str, Callable[[NDArray[np.int64]], float]] = {"coverage": coverage, "gini": gini}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric at a length, such as recall@20."""
+
+    name: str
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.k}"
+
+
+def parse(text: str) -> Metric:
+    """A metric from its name, such as "ndcg@100"."""
+    match = re.fullmatch(r"([a-z_]+)@([1-9]\d*)", text) if isinstance(text, str) else None
+    if not match or match[1] not in {**BY_USER, **BY_CATALOGUE}:
+        known = ", ".join([*BY_USER, *BY_CATALOGUE])
+        raise ParameterError(f"metric {text!r}; expected a name and a length, such as 'recall@20', with one of {known}")
+    return Metric(match[1], int(match[2]))

@@ -1,0 +1,182 @@
+"""Full ranking over all items, never sampled negatives: models × metrics on one split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from monogram.data.splits import Split
+from monogram.engine import parallel
+from monogram.engine.topk import Best, Eligible
+from monogram.errors import ParameterError
+from monogram.evaluation import metrics as metrics_
+from monogram.evaluation.metrics import BY_CATALOGUE, BY_USER, Lists, Metric
+from monogram.evaluation.result import Evaluation
+from monogram.models.base import Recommender
+from monogram.models.baselines import Popularity
+
+# What each protocol reports in the papers that use it.
+USUAL = {
+    "strong": ("recall_capped@20", "recall_capped@50", "ndcg@100"),
+    "ratio811": ("mrr@10", "ndcg@10"),
+}
+BATCH = 1024
+Models = Recommender | Iterable[Recommender] | Mapping[str, Recommender]
+
+
+def evaluate(
+    models: Models,
+    split: Split,
+    metrics: Iterable[str] | str | None = None,
+    *,
+    per_user: bool = False,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Evaluation:
+    """Rank every item for every test user, and measure.
+
+    Parameters
+    ----------
+    models : a model, several, or a mapping from name to model
+        One that has not been fitted is fitted on `split.train`. Popularity is added, as the floor.
+    split : from `monogram.splits`
+    metrics : names such as "recall@20"; by default what the protocol's papers report, else recall@20 and ndcg@20
+    per_user : keep the value of every user (`result.users`)
+    seed : of the bootstrap
+
+    Returns
+    -------
+    Evaluation
+        Prints as a table; `.rows()`, `.compare(first, second, metric)`, `.to_markdown()`, `.to_csv()`, `.to_json()`,
+        `.to_arrow()`.
+    """
+    if not isinstance(split, Split):
+        raise ParameterError(
+            f"split is a {type(split).__name__}; expected one of monogram.splits: train, test = mg.splits.holdout(log)"
+        )
+    asked = _metrics(metrics, split)
+    values: dict[str, NDArray[np.float64]] = {}
+    catalogue: dict[str, dict[str, float]] = {}
+    for name, model in _named(models).items():
+        if "weights_" not in model.__dict__:
+            model.fit(split.train, threads=threads)
+        values[name], catalogue[name] = _measure(model, split, asked, parallel.count(threads))
+    users = split.histories.users.take(np.arange(split.histories.n_users))
+    return Evaluation(split.protocol, asked, values, catalogue, users if per_user else None, seed)
+
+
+def _metrics(metrics: Iterable[str] | str | None, split: Split) -> tuple[Metric, ...]:
+    if metrics is None:
+        metrics = USUAL.get(split.protocol, ("recall@20", "ndcg@20"))
+    parsed = tuple(metrics_.parse(one) for one in ([metrics] if isinstance(metrics, str) else metrics))
+    if not parsed:
+        raise ParameterError("no metric was given; expected at least one, such as 'recall@20'")
+    return tuple(dict.fromkeys(parsed))
+
+
+def _named(models: Models) -> dict[str, Recommender]:
+    """Models by name; the same name twice is told apart by its parameters, then by a number."""
+    if isinstance(models, Mapping):
+        named = dict(models)
+    else:
+        several = [models] if isinstance(models, Recommender) else list(models)
+        kinds = [model.name for model in several]
+        named = {}
+        for model in several:
+            name = model.name if kinds.count(model.name) == 1 else repr(model)
+            number = 1
+            while name in named:
+                number += 1
+                name = f"{model!r} {number}"
+            named[name] = model
+    if not any(isinstance(model, Popularity) for model in named.values()):
+        named["popularity"] = Popularity()
+    return named
+
+
+def _measure(
+    model: Recommender, split: Split, asked: tuple[Metric, ...], threads: int
+) -> tuple[NDArray[np.float64], dict[str, float]]:
+    """Values by user (users × metrics of users), and the metrics of the catalogue."""
+    log, weights = model._learned()
+    histories, targets, hidden = _aligned(split, log)
+    by_user = [metric for metric in asked if metric.name in BY_USER]
+    longest = min(max(metric.k for metric in asked), log.n_items)
+    counts = np.bincount(log.matrix.indices, minlength=log.n_items)
+    surprise = -np.log2(np.maximum(counts, 1) / log.n_users)
+    wanted = np.diff(split.targets.matrix.indptr).astype(np.int64)
+    out = np.empty((histories.shape[0], len(by_user)))
+    given = {metric: np.zeros(log.n_items, np.int64) for metric in asked if metric.name in BY_CATALOGUE}
+    for start in range(0, len(out), BATCH):
+        stop = min(start + BATCH, len(out))
+        seen = histories[start:stop] if hidden is None else _union(histories[start:stop], hidden[start:stop])
+        best = weights.best(histories[start:stop], _all_but(seen), longest, threads)
+        hits = _hits(best, targets[start:stop])
+        for place, metric in enumerate(by_user):
+            out[start:stop, place] = BY_USER[metric.name](_first(best, hits, wanted[start:stop], surprise, metric.k))
+        for metric, total in given.items():
+            there = np.arange(longest) < np.minimum(best.counts, metric.k)[:, None]
+            total += np.bincount(best.items[there], minlength=log.n_items)
+    return out, {str(metric): BY_CATALOGUE[metric.name](total) for metric, total in given.items()}
+
+
+def _aligned(split: Split, log: Any) -> tuple[Any, Any, Any]:
+    """Histories, targets and hidden items in the item order of the model; what it does not know is left out.
+
+    The number of wanted items stays that of the split: an item the model cannot give is a miss.
+    """
+    place = log.items.index(split.histories.items.ids(np.arange(split.histories.n_items)))
+    if (place == np.arange(log.n_items)).all() if len(place) == log.n_items else False:
+        return split.histories.matrix, split.targets.matrix, split.hidden
+    if (place < 0).all():
+        raise ParameterError("the model knows none of the items of this split; was it fitted on another log?")
+
+    def moved(matrix: Any) -> Any:
+        at = place[matrix.indices]
+        keep = at >= 0
+        pointers = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
+        arrays = (matrix.data[keep], at[keep].astype(np.int32), pointers)
+        out = sp.csr_array(arrays, shape=(matrix.shape[0], log.n_items))
+        out.sort_indices()
+        return out
+
+    hidden = None if split.hidden is None else moved(split.hidden)
+    return moved(split.histories.matrix), moved(split.targets.matrix), hidden
+
+
+def _all_but(seen: Any) -> Eligible:
+    none = np.zeros(0, np.int64)
+    return Eligible(
+        np.ones(seen.shape[1], np.bool_), seen.indptr.astype(np.int64), seen.indices.astype(np.int64), none, none
+    )
+
+
+def _union(left: Any, right: Any) -> Any:
+    both = ((left != 0).astype(np.float32) + (right != 0).astype(np.float32)).tocsr()
+    both.sort_indices()
+    return both
+
+
+def _hits(best: Best, targets: Any) -> NDArray[np.bool_]:
+    users, k = best.items.shape
+    keys = np.repeat(np.arange(users), np.diff(targets.indptr)) * targets.shape[1] + targets.indices
+    mine = np.arange(users)[:, None] * targets.shape[1] + best.items
+    found = np.isin(mine, keys)
+    return np.asarray(found & (np.arange(k) < best.counts[:, None]))
+
+
+def _first(best: Best, hits: NDArray[np.bool_], wanted: NDArray[np.int64], surprise: Any, k: int) -> Lists:
+    """The first k ranks; where the catalogue is smaller than k the lists end before, the denominators do not."""
+    short = max(0, k - hits.shape[1])
+    pad = ((0, 0), (0, short))
+    return Lists(
+        np.pad(hits[:, :k], pad),
+        np.pad(best.items[:, :k], pad),
+        np.minimum(best.counts, k),
+        wanted,
+        surprise,
+    )

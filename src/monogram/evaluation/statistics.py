@@ -1,0 +1,52 @@
+"""How sure is a mean over users: bootstrap intervals, and paired differences between models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean of a − b over the same users, its 95% interval, and how often the bootstrap changes its sign.
+
+    Attributes
+    ----------
+    p : two-sided: twice the smaller share of resamples on either side of 0
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+def bootstrap(values: Float, *, seed: int = 0, resamples: int = RESAMPLES) -> Float:
+    """Means of resampled users: resamples × columns, the same users for every column."""
+    rng, users = np.random.default_rng(seed), len(values)
+    means = np.empty((resamples, values.shape[1]))
+    for start in range(0, resamples, 50):
+        stop = min(start + 50, resamples)
+        counts = np.stack([np.bincount(rng.integers(0, users, users), minlength=users) for _ in range(start, stop)])
+        means[start:stop] = counts @ values / users
+    return means
+
+
+def interval(means: Float) -> tuple[Float, Float]:
+    """The 95% interval of each column of resampled means."""
+    low, high = np.quantile(means, [0.025, 0.975], axis=0)
+    return low, high
+
+
+def paired(first: Float, second: Float, *, seed: int = 0, resamples: int = RESAMPLES) -> Difference:
+    """Compare two models by their values on the same users."""
+    differences = (first - second)[:, None]
+    means = bootstrap(differences, seed=seed, resamples=resamples)
+    low, high = interval(means)
+    side = min((means <= 0).mean(), (means >= 0).mean())
+    return Difference(float(differences.mean()), float(low[0]), float(high[0]), float(min(1.0, 2 * side)))
