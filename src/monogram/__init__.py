@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 from monogram._version import __version__
 
 if TYPE_CHECKING:
+    from monogram import testing
+    from monogram.data import splits
     from monogram.data.interactions import Interactions
     from monogram.data.readers import read
     from monogram.data.sample import sample
+    from monogram.evaluation.protocol import evaluate
     from monogram.models.base import Recommender
     from monogram.models.baselines import Popularity
     from monogram.models.files import load
     from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
 
+_ROOMS = {"splits": "monogram.data.splits", "testing": "monogram.testing"}
 _HOMES: dict[str, str] = {
     "DEQL": "monogram.models.full_rank",
     "DLAE": "monogram.models.full_rank",
@@ -27,6 +31,7 @@ _HOMES: dict[str, str] = {
     "Interactions": "monogram.data.interactions",
     "Popularity": "monogram.models.baselines",
     "Recommender": "monogram.models.base",
+    "evaluate": "monogram.evaluation.protocol",
     "load": "monogram.models.files",
     "read": "monogram.data.readers",
     "sample": "monogram.data.sample",
@@ -41,9 +46,12 @@ __all__ = [
     "Popularity",
     "Recommender",
     "__version__",
+    "evaluate",
     "load",
     "read",
     "sample",
+    "splits",
+    "testing",
 ]
 
 
@@ -52,6 +60,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
+    if name in _ROOMS:
+        return importlib.import_module(_ROOMS[name])
     raise AttributeError(f"module 'monogram' has no attribute {name!r}")
 
 

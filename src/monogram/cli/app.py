@@ -2,24 +2,64 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from monogram._version import __version__
-from monogram.cli.demo import demo
 from monogram.errors import MonogramError
+
+# Each command is a module here with a `command`; it is imported when it is called, so that the help is quick.
+COMMANDS = {
+    "demo": "The whole way on the embedded sample, in a few seconds.",
+    "fit": "Learn from a log and write a model file.",
+    "recommend": "Ranked items for known users, a history, or everyone.",
+    "similar": "Items like the given ones.",
+    "explain": "Why an item is recommended.",
+    "evaluate": "Measure models on a log, with intervals.",
+    "plan": "What a fit would cost, before it costs anything.",
+    "inspect": "What is in a model file, without loading it.",
+    "data": "The public data sets the papers use.",
+}
+
+
+class Commands(TyperGroup):
+    """The commands, imported one by one as they are asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of the way a user goes."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"monogram.cli.{cmd_name}").command
+        if not isinstance(command, typer.Typer):
+            function, command = command, typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+            command.command(name=cmd_name)(function)
+        found = typer.main.get_command(command)
+        found.name = cmd_name
+        return found
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list in the help, without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
 
 app = typer.Typer(
     name="monogram",
+    cls=Commands,
     help="Closed-form recommenders: a log of who-used-what goes in; ranked, explained items come out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(demo)
 
 
 @app.callback(invoke_without_command=True)

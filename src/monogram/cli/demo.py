@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 
-def demo() -> None:
-    """Fit every model on the embedded sample, then recommend and explain. No network, a few seconds."""
+def command() -> None:
+    """The whole way on the embedded sample, in a few seconds."""
     from rich.console import Console
 
     import monogram as mg
