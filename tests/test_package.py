@@ -39,7 +39,8 @@ ROOMS = {
     "ranking": {"data", "engine", "weights"},
     "models": {"data", "engine", "weights", "store", "ranking", "models"},
     "testing": {"data", "engine", "weights", "ranking", "models", "testing"},
-    "cli": {"data", "engine", "models", "cli"},
+    "evaluation": {"data", "engine", "weights", "ranking", "models", "evaluation"},
+    "cli": {"data", "engine", "store", "ranking", "models", "evaluation", "cli"},
 }
 
 

@@ -2,7 +2,7 @@
 
 Two sources of scores, one rule of choice. A user keeps a heap of k (score, item) pairs; items are visited in
 ascending order and enter only with a strictly higher score than the worst kept, so that ties go to the lower
-index. What is not eligible is never offered: there is no sentinel to leak out.
+index. What is not eligible is never offered, so that no sentinel can leak out.
 
 *rows*: score = base + Σ h_i·W[i, :]. Columns are taken in tiles whose sums stay in the first cache; the rows of W that
 users of one block share are found again in the larger ones.
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from monogram.engine import parallel
 from monogram.engine.native import kernel
 
-TILE = 2048  # columns: 16 kB of float64 sums
-USERS = 128  # a block of users shares the rows it reads
+TILE = 4096  # columns: 32 kB of float64 sums
+USERS = 512  # a block of users shares the rows it reads
 LANES = 8  # users gathered side by side: one cache line of float64
 
 
@@ -80,7 +80,6 @@ def best_by_rows(
             start,
             stop,
             np.empty(TILE),
-            np.empty(TILE, np.bool_),
         )
 
     parallel.over(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
@@ -192,6 +191,66 @@ def _sort(items: Any, scores: Any, count: int) -> None:
 
 
 @kernel
+def _add(weights: Any, rows: Any, factors: Any, first: int, total: Any) -> None:
+    """Add rows of the weights, from a column on, to the total; four at a time, so that four are on their way."""
+    size, number = len(total), len(rows)
+    whole = number - number % 4
+    for p in range(0, whole, 4):
+        a = weights[rows[p], first : first + size]
+        b = weights[rows[p + 1], first : first + size]
+        c = weights[rows[p + 2], first : first + size]
+        d = weights[rows[p + 3], first : first + size]
+        fa, fb, fc, fd = factors[p], factors[p + 1], factors[p + 2], factors[p + 3]
+        for t in range(size):
+            total[t] += (fa * a[t] + fb * b[t]) + (fc * c[t] + fd * d[t])
+    for p in range(whole, number):
+        row = weights[rows[p], first : first + size]
+        factor = factors[p]
+        for t in range(size):
+            total[t] += factor * row[t]
+
+
+@kernel
+def _close(total: Any, first: int, mask: Any, out: Any) -> None:
+    """Scores are finite: −∞ marks what may not be chosen, and is never chosen."""
+    for t in range(len(total)):
+        total[t] = total[t] if mask[first + t] else -np.inf
+    for p in range(np.searchsorted(out, first), len(out)):
+        if out[p] >= first + len(total):
+            break
+        total[out[p] - first] = -np.inf
+
+
+@kernel
+def _keep(total: Any, first: int, only: Any) -> None:
+    """Close everything that is not in a sorted list."""
+    p = np.searchsorted(only, first)
+    for t in range(len(total)):
+        if p < len(only) and only[p] == first + t:
+            p += 1
+        else:
+            total[t] = -np.inf
+
+
+@kernel
+def _select(total: Any, first: int, items: Any, scores: Any, count: int) -> int:
+    """Offer what is better than the worst kept; a stretch without any is passed over at once."""
+    size = len(total)
+    worst = scores[0] if count == len(items) else -np.inf
+    for base in range(0, size, 32):
+        end = min(base + 32, size)
+        found = False
+        for t in range(base, end):
+            found |= total[t] > worst
+        if found:
+            for t in range(base, end):
+                if total[t] > worst:
+                    count = _offer(items, scores, count, first + t, total[t])
+                    worst = scores[0] if count == len(items) else -np.inf
+    return count
+
+
+@kernel
 def _rows(
     weights: Any,
     base: Any,
@@ -209,7 +268,6 @@ def _rows(
     start: int,
     stop: int,
     total: Any,
-    open_: Any,
 ) -> None:
     n = len(base)
     tile = len(total)
@@ -219,28 +277,17 @@ def _rows(
         for user in range(start, stop):
             total[:size] = base[first : first + size]
             if rows > 0:
-                for p in range(indptr[user], indptr[user + 1]):
-                    row = weights[indices[p], first : first + size]
-                    factor = data[p]
-                    for t in range(size):
-                        total[t] += factor * row[t]
+                _add(
+                    weights,
+                    indices[indptr[user] : indptr[user + 1]],
+                    data[indptr[user] : indptr[user + 1]],
+                    first,
+                    total[:size],
+                )
+            _close(total[:size], first, mask, out[out_pointers[user] : out_pointers[user + 1]])
             if len(only_pointers) > 0:
-                open_[:size] = False
-                for p in range(only_pointers[user], only_pointers[user + 1]):
-                    if first <= only[p] < first + size:
-                        open_[only[p] - first] = mask[only[p]]
-            else:
-                open_[:size] = mask[first : first + size]
-            for p in range(out_pointers[user], out_pointers[user + 1]):
-                if first <= out[p] < first + size:
-                    open_[out[p] - first] = False
-            count = counts[user]
-            items = best_items[user]
-            scores = best_scores[user]
-            for t in range(size):
-                if open_[t] and (count < len(items) or total[t] > scores[0]):
-                    count = _offer(items, scores, count, first + t, total[t])
-            counts[user] = count
+                _keep(total[:size], first, only[only_pointers[user] : only_pointers[user + 1]])
+            counts[user] = _select(total[:size], first, best_items[user], best_scores[user], counts[user])
     for user in range(start, stop):
         _sort(best_items[user], best_scores[user], counts[user])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,17 +36,22 @@ def evaluate(
     per_user: bool = False,
     seed: int = 0,
     threads: int | None = None,
+    fit: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Rank every item for every test user, and measure.
 
     Parameters
     ----------
     models : a model, several, or a mapping from name to model
-        One that has not been fitted is fitted on `split.train`. Popularity is added, as the floor.
+        One that has not been fitted is fitted on `split.train`, measured, and forgets it again, so that only one of
+        them is in memory at a time. Popularity is added, as the floor.
     split : from `monogram.splits`
     metrics : names such as "recall@20"; by default what the protocol's papers report, else recall@20 and ndcg@20
     per_user : keep the value of every user (`result.users`)
     seed : of the bootstrap
+    fit : options for `fit`, such as {"memory": "8 GB"}, for models that have not been fitted
+    progress : receives the name of each model before it is worked on
 
     Returns
     -------
@@ -62,9 +67,14 @@ def evaluate(
     values: dict[str, NDArray[np.float64]] = {}
     catalogue: dict[str, dict[str, float]] = {}
     for name, model in _named(models).items():
-        if "weights_" not in model.__dict__:
-            model.fit(split.train, threads=threads)
+        if progress:
+            progress(name)
+        fresh = "weights_" not in model.__dict__
+        if fresh:
+            model.fit(split.train, **{"threads": threads, **(fit or {})})
         values[name], catalogue[name] = _measure(model, split, asked, parallel.count(threads))
+        if fresh:
+            model._forget()
     users = split.histories.users.take(np.arange(split.histories.n_users))
     return Evaluation(split.protocol, asked, values, catalogue, users if per_user else None, seed)
 

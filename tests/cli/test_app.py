@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -9,8 +10,19 @@ import sys
 import time
 
 import pytest
+import typer
 
 import monogram as mg
+from monogram.cli import app
+
+ADD = """import sys, types
+from monogram.cli import app
+def add(name, command):
+    module = types.ModuleType(name)
+    module.command = command
+    sys.modules[f'monogram.cli.{name}'] = module
+    app.COMMANDS[name] = name
+"""
 
 
 def run(*arguments, **options):
@@ -41,7 +53,7 @@ def test_an_error_is_a_line_and_its_exit_code(flags, traceback):
     script = (
         "import sys; from monogram.cli import app; from monogram.errors import DataError\n"
         "def broken():\n    raise DataError('row 3: no user')\n"
-        "app.app.command('broken')(broken)\n"
+        f"{ADD}add('broken', broken)\n"
         f"sys.argv = ['monogram', *{flags}, 'broken']; app.main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -54,7 +66,7 @@ def test_an_error_is_a_line_and_its_exit_code(flags, traceback):
 def test_ctrl_c_is_quiet():
     script = (
         "import sys, time; from monogram.cli import app\n"
-        "app.app.command('wait')(lambda: (print('ready', flush=True), time.sleep(60))[0])\n"
+        f"{ADD}add('wait', lambda: (print('ready', flush=True), time.sleep(60))[0])\n"
         "sys.argv = ['monogram', 'wait']; app.main()"
     )
     process = subprocess.Popen(
@@ -66,3 +78,18 @@ def test_ctrl_c_is_quiet():
     _, talk = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in talk
+
+
+def test_the_help_names_every_command_and_imports_none():
+    done = run("--help")
+    assert all(name in done.stdout and text in " ".join(done.stdout.split()) for name, text in app.COMMANDS.items())
+    script = "import sys, monogram.cli; print([m for m in ('numpy', 'pyarrow', 'numba') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_each_command_says_what_the_list_says(name):
+    module = importlib.import_module(f"monogram.cli.{name}")
+    text = module.command.info.help if isinstance(module.command, typer.Typer) else module.command.__doc__
+    assert text.splitlines()[0] == app.COMMANDS[name]
+    assert run(name, "--help").returncode == 0

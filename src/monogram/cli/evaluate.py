@@ -1,0 +1,101 @@
+"""`monogram evaluate`: models on a log, by a named protocol."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from monogram.cli.common import (
+    ItemColumn,
+    Json,
+    Memory,
+    SkipBad,
+    Threads,
+    TimeColumn,
+    UserColumn,
+    WeightColumn,
+    read_log,
+    talk,
+)
+from monogram.cli.flags import make, model_flags
+from monogram.errors import MonogramWarning, ParameterError
+
+PROTOCOLS = ("holdout", "strong", "ratio811", "temporal", "leave_last", "public")
+FORMATS = ("table", "markdown", "csv", "json")
+
+
+@model_flags
+def command(
+    log: Annotated[str, typer.Argument(help="File with the events; for the protocol public, an npz with both lists.")],
+    parameters: dict[str, Any],
+    model: Annotated[str, typer.Option("--model", help="Names of models, by commas.")] = "ease,dlae,edlae,deql",
+    protocol: Annotated[str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.")] = "holdout",
+    metrics: Annotated[str | None, typer.Option("--metrics", help="Such as recall@20,ndcg@100.")] = None,
+    share: Annotated[float | None, typer.Option("--share", help="Share of events held back (0.2).")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the split and of the bootstrap.")] = 1,
+    format: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "table",
+    memory: Memory = None,
+    threads: Threads = None,
+    user_column: UserColumn = None,
+    item_column: ItemColumn = None,
+    weight_column: WeightColumn = None,
+    time_column: TimeColumn = None,
+    skip_bad_rows: SkipBad = False,
+    json: Json = False,
+) -> None:
+    """Measure models on a log, with intervals."""
+    from monogram.evaluation.metrics import parse
+    from monogram.evaluation.protocol import evaluate
+
+    names = [name.strip() for name in model.split(",") if name.strip()]
+    if not names:
+        raise ParameterError("no model was named; expected --model with names by commas, such as ease,deql")
+    models = [make(name, parameters, shared=True) for name in names]
+    _unused(parameters, models)
+    if format not in FORMATS:
+        raise ParameterError(f"--format {format}; expected one of {', '.join(FORMATS)}")
+    asked = None if metrics is None else [str(parse(one.strip())) for one in metrics.split(",")]
+    cut = _cut(protocol, share, seed)
+    columns = (user_column, item_column, weight_column, time_column, skip_bad_rows)
+    source = log if protocol == "public" else read_log(log, *columns)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", MonogramWarning)
+        split = cut(source)
+    talk(repr(split))
+    for one in said:
+        talk(f"warning: {one.message}")
+    result = evaluate(
+        {one.name: one for one in models},
+        split,
+        asked,
+        seed=seed,
+        threads=threads,
+        fit={"memory": memory},
+        progress=lambda name: talk(f"measuring {name}"),
+    )
+    print({"table": repr, "markdown": lambda r: r.to_markdown().rstrip(), "csv": lambda r: r.to_csv().rstrip(),
+           "json": lambda r: r.to_json()}["json" if json else format](result))  # fmt: skip
+
+
+def _cut(protocol: str, share: float | None, seed: int) -> Callable[[Any], Any]:
+    """The function that splits, with the options it has."""
+    from monogram.data import splits
+
+    if protocol not in PROTOCOLS:
+        raise ParameterError(f"there is no protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+    options: dict[str, Any] = {} if protocol in ("temporal", "leave_last", "public") else {"seed": seed}
+    if share is not None:
+        if protocol not in ("holdout", "strong", "temporal"):
+            raise ParameterError(f"the protocol {protocol} has no --share: its cut is fixed")
+        options["share"] = share
+    return lambda log: getattr(splits, protocol)(log, **options)
+
+
+def _unused(parameters: dict[str, Any], models: list[Any]) -> None:
+    known = {name for one in models for name in one.params()}
+    for name in parameters:
+        if name not in known:
+            raise ParameterError(f"none of the models has --{name.replace('_', '-')}")

@@ -1,0 +1,101 @@
+"""`monogram fit`: a log in, a model file out."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from monogram.cli.common import (
+    ItemColumn,
+    Json,
+    Memory,
+    SkipBad,
+    Threads,
+    TimeColumn,
+    UserColumn,
+    WeightColumn,
+    answer,
+    read_log,
+    talk,
+)
+from monogram.cli.flags import make, model_flags
+from monogram.errors import StorageError
+
+
+@model_flags
+def command(
+    log: Annotated[str, typer.Argument(help="File with the events: csv, tsv, parquet, json lines or npz.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model file to write.")],
+    parameters: dict[str, Any],
+    model: Annotated[str, typer.Option("--model", help="Name of the model.")] = "ease",
+    dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
+    solver: Annotated[str, typer.Option("--solver", help="auto, primal or dual.")] = "auto",
+    memory: Memory = None,
+    threads: Threads = None,
+    user_column: UserColumn = None,
+    item_column: ItemColumn = None,
+    weight_column: WeightColumn = None,
+    time_column: TimeColumn = None,
+    skip_bad_rows: SkipBad = False,
+    json: Json = False,
+) -> None:
+    """Learn from a log and write a model file."""
+    made = make(model, parameters)
+    if not output.parent.is_dir():  # before an hour's work, not after it
+        raise StorageError(f"the folder {output.parent} is not there; make it, or give another --output")
+    data = read_log(log, user_column, item_column, weight_column, time_column, skip_bad_rows)
+    plan = made.plan(data, dtype=dtype, memory=memory, threads=threads, solver=solver)
+    talk(str(plan))
+    with live(plan) as progress:
+        made.fit(data, dtype=dtype, memory=memory, threads=threads, solver=solver, progress=progress)
+    made.save(output)
+    talk(str(made.report_))
+    talk(f"wrote {output}")
+    if json:
+        answer({"model": model, "parameters": made.params(), "output": str(output)} | dataclasses.asdict(made.report_))
+
+
+@contextmanager
+def live(plan: Any) -> Iterator[Callable[[str, float], None]]:
+    """Progress by stage on a terminal: the work done, its speed, and the time left."""
+    if not sys.stderr.isatty():
+        from monogram.engine.inverse import silent
+
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    side = float(plan.items if plan.chosen.solver == "primal" else plan.users)
+    total = {"gram": side, "factor": side**3 / 3, "invert": 2 * side**3 / 3}
+    columns = (
+        TextColumn("{task.description:8}"),
+        BarColumn(),
+        TextColumn("{task.fields[done]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def step(stage: str, amount: float) -> None:
+            if stage not in total:
+                return
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total[stage], done="")
+            task = bar.tasks[tasks[stage]]
+            done = min(task.completed + amount, total[stage])
+            bar.update(tasks[stage], completed=done, done=_done(stage, done, total[stage]))
+
+        yield step
+
+
+def _done(stage: str, done: float, total: float) -> str:
+    return (
+        f"{done:,.0f} of {total:,.0f} columns" if stage == "gram" else f"{done / 1e9:,.0f} of {total / 1e9:,.0f} GFLOP"
+    )

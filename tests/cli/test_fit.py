@@ -1,0 +1,126 @@
+"""`monogram fit`: plan first, residual last, and no partial file whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import monogram as mg
+from monogram import store
+from monogram.models.registry import MODELS
+
+LOG = "customer,sku,stars\n" + "".join(
+    f"user {u % 13},{'crème brûlée' if i == 3 else f'item {i}'},{1 + i % 5}\n"
+    for u in range(40)
+    for i in range(u % 7, 12, 1 + u % 3)
+)
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "events.csv"
+    path.write_text(LOG, encoding="utf-8")
+    return path
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "monogram", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def test_a_model_is_written_and_the_talk_is_on_stderr(log, tmp_path):
+    done = run("fit", log, "-o", tmp_path / "shop.mono", "--model", "deql", "--l2", 5, "--b", 0.7)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.index("chosen") < done.stderr.index("residual") < done.stderr.index("wrote")
+    assert "customer" in done.stderr
+    model = mg.load(tmp_path / "shop.mono")
+    assert model.params() == {"l2": 5.0, "dropout": 0.3, "a": 1.0, "b": 0.7, "zero_diagonal": False}
+    assert "crème brûlée" in model.log_.items
+
+
+def test_json_on_stdout(log, tmp_path):
+    done = run("fit", log, "-o", tmp_path / "x.mono", "--json", "--dtype", "float64", "--solver", "dual")
+    told = json.loads(done.stdout)
+    assert told["model"] == "ease"
+    assert told["solver"] == "dual"
+    assert told["dtype"] == "float64"
+    assert told["residual"] < 1e-8
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_with_its_defaults(log, tmp_path, name):
+    done = run("fit", log, "-o", tmp_path / "x.mono", "--model", name)
+    assert done.returncode == 0, done.stderr
+    assert store.read_header(tmp_path / "x.mono")["parameters"] == MODELS[name]().params()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["--model", "easy"], 2, "expected one of ease"),
+        (["--l2", "-1"], 2, "l2 = -1"),
+        (["--l2", "much"], 2, "--l2"),
+        (["--dropout", "0.5"], 2, "ease has no --dropout"),
+        (["--l22", "5"], 2, "--l2"),
+        (["--dtype", "float16"], 2, "float16"),
+        (["--solver", "qr"], 2, "qr"),
+        (["--memory", "lots"], 2, "lots"),
+        (["--threads", "0"], 2, "threads"),
+        (["--user-column", "custommer"], 3, "customer"),
+        (["--memory", "1 kB"], 5, "would fit"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(log, tmp_path, arguments, code, text):
+    done = run("fit", log, "-o", tmp_path / "x.mono", *arguments)
+    assert done.returncode == code, done.stderr
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "x.mono").exists()
+
+
+def test_a_log_that_is_not_there_and_a_folder_that_is_not_there(log, tmp_path):
+    assert run("fit", tmp_path / "no.csv", "-o", tmp_path / "x.mono").returncode == 3
+    done = run("fit", log, "-o", tmp_path / "no" / "x.mono")
+    assert done.returncode == 10
+    assert "folder" in done.stderr
+    assert run("--debug", "fit", tmp_path / "no.csv", "-o", tmp_path / "x.mono").stderr.count("Traceback") >= 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c_leaves_what_was_there(log, tmp_path):
+    target = tmp_path / "shop.mono"
+    target.write_bytes(b"the old one")
+    script = (
+        "import sys, time, monogram.engine.inverse as inverse\n"
+        "def slow(*a, **k):\n    print('working', flush=True)\n    time.sleep(60)\n"
+        "import monogram.models.full_rank as full_rank\n"
+        "full_rank.FullRank._fit = slow\n"
+        f"sys.argv = ['monogram', 'fit', {str(log)!r}, '-o', {str(target)!r}]\n"
+        "from monogram.cli import main; main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "working\n"
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in talk
+    assert target.read_bytes() == b"the old one"
+    assert sorted(path.name for path in Path(tmp_path).iterdir()) == ["events.csv", "shop.mono"]
+
+
+def test_flags_are_the_parameters_of_the_models():
+    text = run("fit", "--help").stdout
+    for kind in MODELS.values():
+        for name in kind().params():
+            assert f"--{name.replace('_', '-')}" in text
