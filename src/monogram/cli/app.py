@@ -40,7 +40,10 @@ class Commands(TyperGroup):
             return None
         command = importlib.import_module(f"monogram.cli.{cmd_name}").command
         if not isinstance(command, typer.Typer):
-            function, command = command, typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+            function, command = (
+                command,
+                typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False),
+            )
             command.command(name=cmd_name)(function)
         found = typer.main.get_command(command)
         found.name = cmd_name

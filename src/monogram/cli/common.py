@@ -5,11 +5,19 @@ Data goes to stdout, talk to stderr; tables are drawn for people, `--json` is fo
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import secrets
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
 
 import typer
+
+from monogram.errors import ParameterError, StorageError
 
 UserColumn = Annotated[str | None, typer.Option("--user-column", help="Column of the users; guessed when not given.")]
 ItemColumn = Annotated[str | None, typer.Option("--item-column", help="Column of the items; guessed when not given.")]
@@ -30,7 +38,8 @@ def read_log(
     log = read(path, user, item, weight, time, on_error="skip" if skip else "raise", quiet=False)
     talk(f"{log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
     for note in log.notes:
-        talk(f"  {note}")
+        if "guessed" not in note:  # that was shown while reading
+            talk(f"  {note}")
     return log
 
 
@@ -41,7 +50,9 @@ def talk(text: str) -> None:
 
 def answer(value: Any) -> None:
     """Print a value as JSON on stdout; ids that JSON does not know (UUIDs) as text."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    # What is not UTF-8 on a command line becomes a JSON escape; flushed here, a closed pipe is noticed in time.
+    print(text.encode(errors="backslashreplace").decode(), flush=True)
 
 
 def draw(rows: list[dict[str, Any]]) -> None:
@@ -57,7 +68,51 @@ def draw(rows: list[dict[str, Any]]) -> None:
     }
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in rows[0]:
-        table.add_column(name, justify="right" if name in numbers else "left")
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*[f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()])
-    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(table)
+    # In a pipe a table is as wide as it must be: no id is cut or broken.
+    width = None if sys.stdout.isatty() else 1_000_000
+    Console(highlight=False, markup=False, emoji=False, width=width).print(table)
+
+
+def few(ids: Sequence[Any]) -> str:
+    """The first ids of a list, and how many more there are."""
+    return ", ".join(map(str, ids[:5])) + (f" and {len(ids) - 5:,} more" if len(ids) > 5 else "")
+
+
+def parse_history(text: str) -> list[str]:
+    """Item ids from one line of CSV: an id with a comma stands in double quotes; nothing is an empty history."""
+    try:
+        found = list(csv.reader([text], skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise ParameterError(
+            f'--history {text!r} cannot be read ({error}); expected ids such as a,b or, with a comma inside, "a, b",c'
+        ) from error
+    return [one for one in found[0] if one] if found else []
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write to that appears under its name when the block ends well, and not at all when it does not."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise StorageError(f"{path} was not written: there is no folder {target.parent}; make it first")
+    if target.exists() and not target.is_file():
+        raise StorageError(f"{path} was not written: it is not a file; give a file's name")
+    temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError) or isinstance(error, StorageError | BrokenPipeError):
+            raise
+        raise StorageError(
+            f"{path} was not written: {error.strerror or error}. What was there before is untouched; "
+            "check the space on the disk and that the folder may be written to"
+        ) from error

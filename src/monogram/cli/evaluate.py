@@ -49,6 +49,7 @@ def command(
     """Measure models on a log, with intervals."""
     from monogram.evaluation.metrics import parse
     from monogram.evaluation.protocol import evaluate
+    from monogram.evaluation.result import Evaluation
 
     names = [name.strip() for name in model.split(",") if name.strip()]
     if not names:
@@ -76,8 +77,8 @@ def command(
         fit={"memory": memory},
         progress=lambda name: talk(f"measuring {name}"),
     )
-    print({"table": repr, "markdown": lambda r: r.to_markdown().rstrip(), "csv": lambda r: r.to_csv().rstrip(),
-           "json": lambda r: r.to_json()}["json" if json else format](result))  # fmt: skip
+    forms = {"table": repr, "markdown": Evaluation.to_markdown, "csv": Evaluation.to_csv, "json": Evaluation.to_json}
+    print(forms["json" if json else format](result).rstrip(), flush=True)
 
 
 def _cut(protocol: str, share: float | None, seed: int) -> Callable[[Any], Any]:

@@ -41,27 +41,27 @@ class Lists:
     @property
     def k(self) -> int:
         """Length asked for."""
-        return self.hits.shape[1]
+        return int(self.hits.shape[1])
 
 
 def recall(lists: Lists) -> Float:
     """Hits / |T|."""
-    return lists.hits.sum(1) / lists.wanted
+    return np.asarray(lists.hits.sum(1) / lists.wanted)
 
 
 def recall_capped(lists: Lists) -> Float:
     """Hits / min(k, |T|): what the Mult-VAE line of papers calls Recall."""
-    return lists.hits.sum(1) / np.minimum(lists.k, lists.wanted)
+    return np.asarray(lists.hits.sum(1) / np.minimum(lists.k, lists.wanted))
 
 
 def precision(lists: Lists) -> Float:
     """Hits / k."""
-    return lists.hits.sum(1) / lists.k
+    return np.asarray(lists.hits.sum(1) / lists.k)
 
 
 def hit(lists: Lists) -> Float:
     """1 if there is a hit, else 0."""
-    return lists.hits.any(1).astype(np.float64)
+    return np.asarray(lists.hits.any(1), np.float64)
 
 
 def ndcg(lists: Lists) -> Float:

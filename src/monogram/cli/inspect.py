@@ -1,0 +1,63 @@
+"""`monogram inspect`: the header of a model file; the matrix stays on the disk."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from monogram.cli.common import Json, answer, draw
+
+Lines: TypeAlias = list[tuple[str, str]]
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model file, as written by fit.")],
+    as_json: Json = False,
+) -> None:
+    """What is in a model file, without loading it.
+
+    Only the header is read, and checked against its checksum; the matrix is not.
+    """
+    from monogram import store
+
+    header = store.read_header(model)
+    size = os.stat(model).st_size
+    if as_json:
+        answer({"file": model, "bytes": size} | header)
+    else:
+        draw([{"what": name, "value": value} for name, value in _lines(model, size, header)])
+
+
+def _lines(path: str, size: int, header: dict[str, Any]) -> Lines:
+    from monogram.engine.memory import show
+
+    lines: Lines = [("file", path), ("size", show(size)), ("model", str(header.get("model", "unknown")))]
+    lines += [(f"  {name}", str(value)) for name, value in _part(header, "parameters").items()]
+    lines += [(name, f"{header[name]:,}") for name in ("users", "items", "events") if isinstance(header.get(name), int)]
+    lines += [(name, str(header[name])) for name in ("weights", "merge") if name in header]
+    return lines + _report(_part(header, "report"))
+
+
+def _report(report: dict[str, Any]) -> Lines:
+    from monogram.engine.memory import show
+
+    lines: Lines = [(name, str(report[name])) for name in ("solver", "dtype", "threads") if name in report]
+    seconds = _part(report, "seconds")
+    if seconds:
+        stages = ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items() if value >= 0.005)
+        lines.append(("seconds", f"{sum(seconds.values()):.2f}" + (f" ({stages})" if stages else "")))
+    lines += [
+        (label, show(report[name]))
+        for label, name in (("planned", "planned_bytes"), ("peak", "peak_bytes"))
+        if report.get(name) is not None
+    ]
+    if report.get("residual") is not None:
+        lines.append(("residual", f"{report['residual']:.1e}"))
+    return lines
+
+
+def _part(header: dict[str, Any], name: str) -> dict[str, Any]:
+    part = header.get(name)
+    return part if isinstance(part, dict) else {}

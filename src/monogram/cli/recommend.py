@@ -1,0 +1,245 @@
+"""`monogram recommend`: ranked items for known users, for histories, or for everyone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from monogram.cli.common import Json, Threads, draw, few, parse_history, talk, whole_file
+from monogram.errors import DataError, ParameterError, UnknownIdError
+
+USERS = 2_000  # ranked at a time, and never more rows than the next number
+ROWS = 100_000
+SHOWN = 20
+
+
+class Format(StrEnum):
+    """What the answer looks like."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    parquet = "parquet"
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model file, as written by fit.")],
+    user: Annotated[
+        list[str] | None, typer.Option("--user", metavar="ID", help="A known user; may be repeated.")
+    ] = None,
+    history: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--history", metavar="A,B", help='Items someone used, such as a,b or "a, with comma",b; may be repeated.'
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="How many items each gets.")] = 10,
+    allow: Annotated[
+        str | None, typer.Option("--allow", metavar="FILE", help="File of item ids, one a line: only these.")
+    ] = None,
+    deny: Annotated[
+        str | None, typer.Option("--deny", metavar="FILE", help="File of item ids, one a line: none of these.")
+    ] = None,
+    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Also rank what is in the history.")] = False,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="A table, or what the ending of --output says.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="File to write instead of stdout.")
+    ] = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Ranked items for known users, a history, or everyone.
+
+    With neither --user nor --history, everyone in the log the model learned from: in batches, so that memory does
+    not grow with the number of users.
+    """
+    from monogram.models.files import load
+
+    if user and history:
+        raise ParameterError("both --user and --history were given; expected one of them, or neither for all users")
+    chosen = choose_format(form, output, as_json)
+    histories = [parse_history(one) for one in history or ()]
+    rules = {"k": k, "allow": read_ids(allow), "deny": read_ids(deny), "exclude_seen": not keep_seen}
+    asked = Request(load(model), user or [], histories, rules | {"threads": threads})
+    if chosen is Format.table:
+        show(asked)
+    elif output is None:
+        print_text(text_of(asked.tables(), chosen))
+    else:
+        write(asked.tables(), chosen, output)
+        talk(f"{asked.rows:,} rows in {output}")
+    asked.tell()
+
+
+def choose_format(form: Format | None, output: str | None, as_json: bool) -> Format:
+    """The format that the flags and the name of the output ask for."""
+    if as_json and form not in (None, Format.json):
+        raise ParameterError(f"--json and --format {form} contradict each other; give one of them")
+    if as_json or form is not None:
+        chosen = form or Format.json
+    elif output is None:
+        chosen = Format.table
+    else:
+        chosen = _by_ending(output)
+    if chosen is Format.table and output is not None:
+        raise ParameterError("--format table is for the screen; with --output use csv, json or parquet")
+    if chosen is Format.parquet and output is None:
+        raise ParameterError("--format parquet needs a file: add --output NAME.parquet")
+    return chosen
+
+
+def _by_ending(output: str) -> Format:
+    ending = Path(output).suffix.lower().removeprefix(".")
+    if ending not in ("csv", "json", "parquet"):
+        raise ParameterError(f"--output {output}: expected a name ending in .csv, .json or .parquet, or give --format")
+    return Format(ending)
+
+
+def read_ids(path: str | None) -> list[str] | None:
+    """Ids from a file, one a line; blank lines do not count."""
+    if path is None:
+        return None
+    try:
+        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8, one id a line") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return [line.removesuffix("\r") for line in lines if line.strip()]
+
+
+@dataclass
+class Request:
+    """Who is asked for, and what was noticed on the way."""
+
+    model: Any
+    users: list[str]
+    histories: list[list[str]]
+    rules: dict[str, Any]
+    rows: int = 0
+    unknown_users: list[Any] = field(default_factory=list)
+    unknown_items: dict[Any, None] = field(default_factory=dict)
+    empty: list[Any] = field(default_factory=list)  # the first few; their number is beside it
+    empty_count: int = 0
+
+    @property
+    def everyone(self) -> bool:
+        """Whether nobody in particular was asked for."""
+        return not self.users and not self.histories
+
+    def tables(self, most: int | None = None) -> Iterator[Any]:
+        """The answer, batch by batch, as Arrow tables; of everyone at most the first users."""
+        for found in self._everyone(most) if self.everyone else self._named():
+            self.unknown_users += found.unknown_users
+            self.unknown_items |= dict.fromkeys(found.unknown_items)
+            self.empty += found.empty[: 5 - len(self.empty)]
+            self.empty_count += len(found.empty)
+            self.rows += len(found)
+            yield found.to_arrow()
+
+    def _named(self) -> Iterator[Any]:
+        found = self.model.recommend(self.users or None, self.histories or None, **self.rules)
+        if self.users and len(found.unknown_users) == len(self.users):
+            raise UnknownIdError(
+                f"the model knows no user {few(self.users)}; for someone new, give what they used with --history"
+            )
+        yield found
+
+    def _everyone(self, most: int | None) -> Iterator[Any]:
+        import numpy as np
+
+        from monogram import ranking
+
+        log = self.model.log_
+        end = min(most or log.n_users, log.n_users)
+        batch = max(1, min(USERS, ROWS // max(1, self.rules["k"])))
+        for start in range(0, end, batch):
+            at = np.arange(start, min(start + batch, end))
+            asked = ranking.Histories(log.matrix[at], log.users.take(at))
+            yield ranking.recommend(self.model.weights_, asked, log.items, **self.rules)
+
+    def tell(self) -> None:
+        """Say on stderr what could not be answered as asked."""
+        if self.unknown_users:
+            talk(f"unknown users, left out: {few(self.unknown_users)}")
+        if self.unknown_items:
+            talk(f"unknown items, left out: {few(list(self.unknown_items))}")
+        if self.empty_count:
+            what = "histories without a known item" if self.histories else "users without a history"
+            first = ", ".join(map(str, self.empty))
+            more = f" and {self.empty_count - len(self.empty):,} more" if self.empty_count > len(self.empty) else ""
+            talk(f"{what}, so their scores say nothing: {first}{more}")
+
+
+def show(asked: Request) -> None:
+    """A table on the screen; of everyone the first users only."""
+    draw([row for table in asked.tables(SHOWN) for row in table.to_pylist()])
+    everyone = asked.model.log_.n_users
+    if asked.everyone and everyone > SHOWN:
+        talk(
+            f"the first {SHOWN} of {everyone:,} users; for all add --format csv, or --output NAME.csv (.json, .parquet)"
+        )
+
+
+def text_of(tables: Iterator[Any], form: Format) -> Iterator[str]:
+    """The tables as pieces of one CSV or JSON text."""
+    return _csv(tables) if form is Format.csv else _json(tables)
+
+
+def _csv(tables: Iterator[Any]) -> Iterator[str]:
+    for number, table in enumerate(tables):
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if number == 0:
+            writer.writerow(table.column_names)
+        writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        yield text.getvalue()
+
+
+def _json(tables: Iterator[Any]) -> Iterator[str]:
+    encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+    before = "[\n"
+    for table in tables:
+        rows = [encode(row) for row in table.to_pylist()]
+        if rows:
+            yield before + ",\n".join(rows)
+            before = ",\n"
+    yield "\n]\n" if before == ",\n" else "[]\n"
+
+
+def print_text(pieces: Iterator[str]) -> None:
+    """Pieces of text to stdout; flushed here, so that a closed pipe is noticed in time."""
+    for piece in pieces:
+        sys.stdout.write(piece)
+    sys.stdout.flush()
+
+
+def write(tables: Iterator[Any], form: Format, output: str) -> None:
+    """The tables to a file, whole or not at all."""
+    with whole_file(output) as file:
+        if form is Format.parquet:
+            _parquet(tables, file)
+        else:
+            for piece in text_of(tables, form):
+                file.write(piece.encode())
+
+
+def _parquet(tables: Iterator[Any], file: Any) -> None:
+    import pyarrow.parquet as pq
+
+    first = next(tables)
+    with pq.ParquetWriter(file, first.schema) as writer:
+        writer.write_table(first)
+        for table in tables:
+            writer.write_table(table)
