@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test setup lock bench clean
+.PHONY: demo test setup lock docs bench clean
 
 demo: $(READY)
 	$(BIN)/monogram demo
@@ -26,6 +26,10 @@ $(READY): pyproject.toml constraints.txt
 # Pins for every supported Python at once; needs uv, which users do not.
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate pyproject.toml -o constraints.txt
+
+docs: $(READY)
+	$(BIN)/python docs/picture.py
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 bench: $(READY)
 	$(BIN)/python benchmarks/foundation.py

@@ -272,9 +272,14 @@ def _need(package: str) -> None:
 
 
 def _few(ids: Sequence[Any]) -> str:
-    return ", ".join(map(str, ids[:5])) + (f" and {len(ids) - 5:,} more" if len(ids) > 5 else "")
+    return ", ".join(shorten(one) for one in ids[:5]) + (f" and {len(ids) - 5:,} more" if len(ids) > 5 else "")
+
+
+def shorten(value: Any) -> str:
+    """An id for a message: as it is, or its beginning."""
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+    return shorten(repr(value))

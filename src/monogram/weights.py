@@ -192,7 +192,7 @@ class Dual:
         for start, stop in _batches(len(out), self.batch):
             rows = histories[start:stop]
             coefficients, own = self._coefficients(rows, threads)
-            out[start:stop] = (wanted @ coefficients.T).T * self.scale[items]
+            out[start:stop] = (wanted @ coefficients.T).T * self.scale[items] + 0.0  # 0, not −0
             out[start:stop] += sp.csr_array((own, rows.indices, rows.indptr), shape=rows.shape)[:, items].toarray()
         return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -11,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from monogram._version import __version__
-from monogram.errors import MonogramError
+from monogram.errors import MonogramError, StorageError
 
 # Each command is a module here with a `command`; it is imported when it is called, so that the help is quick.
 COMMANDS = {
@@ -80,7 +81,10 @@ def options(
 def main() -> None:
     """Run the program."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except MonogramError as error:
         if os.environ.get("MONOGRAM_DEBUG"):
             raise
@@ -89,6 +93,16 @@ def main() -> None:
     except KeyboardInterrupt:
         print("monogram: stopped", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at exit
-        sys.exit(141)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO):
+            raise
+        _unplug()
+        if error.errno == errno.EPIPE:
+            sys.exit(141)
+        print(f"monogram: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(StorageError.exit_code)
+
+
+def _unplug() -> None:
+    """Send what is left in the buffer of stdout nowhere, or Python complains about it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,19 +5,21 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from monogram.cli.common import Json, answer
+
 NEXT = """  monogram fit events.csv -o shop.mono --model deql --l2 100
   monogram recommend shop.mono --user ann -k 10
   monogram evaluate events.csv --model ease,edlae,deql --protocol holdout"""
 
 
-def command() -> None:
+def command(json: Json = False) -> None:
     """The whole way on the embedded sample, in a few seconds."""
     from rich.console import Console
 
     import monogram as mg
     from monogram.models.registry import MODELS
 
-    screen = Console(highlight=False)
+    screen = Console(highlight=False, stderr=json)
     start = time.perf_counter()
     log = mg.sample()
     screen.print(f"[bold]A log[/]  {log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
@@ -43,6 +45,8 @@ def command() -> None:
     _one_user(screen, models["deql"], log.users[7])
     screen.print(f"\nAll of it took {time.perf_counter() - start:.1f} s. Next, your own log:")
     screen.print(NEXT, markup=False)
+    if json:
+        answer({"evaluation": result.rows(), "recommendations": models["deql"].recommend([log.users[7]], k=5).rows()})
 
 
 def _one_user(screen: Any, model: Any, user: Any) -> None:

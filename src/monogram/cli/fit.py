@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ def command(
     made = make(model, parameters)
     if not output.parent.is_dir():  # before an hour's work, not after it
         raise StorageError(f"the folder {output.parent} is not there; make it, or give another --output")
+    if not os.access(output.parent, os.W_OK):
+        raise StorageError(f"the folder {output.parent} may not be written to; give another --output")
     data = read_log(log, user_column, item_column, weight_column, time_column, skip_bad_rows)
     plan = made.plan(data, dtype=dtype, memory=memory, threads=threads, solver=solver)
     talk(str(plan))

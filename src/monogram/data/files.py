@@ -82,7 +82,10 @@ def _csv_source(path: Path) -> Source:
     if not line:
         raise DataError(f"{path} is empty: expected a header line and at least one row.")
     delimiter = "\t" if kind_suffix(path) == ".tsv" else _sniffed(line)
-    names = next(row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
+    try:
+        names = next(row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
+    except csv.Error as error:
+        raise DataError(f"{path}: the header line cannot be read ({error}); expected the names of columns.") from error
     if any("\ufffd" in name or "\0" in name for name in names):
         raise DataError(f"{path}: the header line is not UTF-8 text; save the file as UTF-8.")
     unusual = delimiter != "," and kind_suffix(path) != ".tsv"

@@ -75,6 +75,23 @@ def read(
     """
     _check_parameters(merge, on_error, part)
     path = _path(source)
+    before = _stamp(path)
+    log = _read(source, path, (user, item, weight, time), merge, on_error, part, quiet)
+    if _stamp(path) != before:
+        raise DataError(f"{path} changed while it was read; read a copy, or wait until it is written.")
+    return log
+
+
+def _read(
+    source: Any,
+    path: Path | None,
+    columns: tuple[str | None, str | None, str | None, str | None],
+    merge: Merge | None,
+    on_error: str,
+    part: str,
+    quiet: bool,
+) -> Interactions:
+    user, item, weight, time = columns
     if path is not None and path.suffix.lower() == ".npz":
         return read_npz(path, user, item, weight, time, merge, on_error == "skip", part)
     if part != "train":
@@ -117,6 +134,18 @@ def _path(source: Any) -> Path | None:
     if not path.exists():
         raise DataError(f"{path} does not exist (looked in {Path.cwd()}); nothing is ever downloaded.")
     return path
+
+
+def _stamp(path: Path | None) -> list[tuple[str, int, int, int]]:
+    """What tells that a file, or one of a folder, is no longer the same."""
+    if path is None:
+        return []
+    try:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        facts = [(str(one), one.stat()) for one in files]
+    except FileNotFoundError:
+        return [("gone", 0, 0, 0)]
+    return [(name, fact.st_ino, fact.st_size, fact.st_mtime_ns) for name, fact in facts]
 
 
 def _in_memory(source: Any) -> Source:

@@ -280,7 +280,9 @@ def _part(data: Interactions, rows: NDArray[np.int64], columns: NDArray[np.int64
 
 def _times(data: Interactions) -> NDArray[Any]:
     if data.times is None:
-        raise DataError("this log has no times; read it with time=… (the name of the column) to split by time")
+        raise DataError(
+            "this log has no times; name their column (time=…, on the command line --time-column) to split by time"
+        )
     return data.times
 
 

@@ -151,11 +151,11 @@ def _refusal(refused: Plan) -> str:
     needs = " or ".join(f"{show(cost.bytes)} ({cost.solver}, {refused.dtype})" for cost in refused.costs)
     beside = 12 if refused.chosen.solver == "primal" else 28
     room = max(0, 0.99 * refused.budget - WORKSPACE - beside * refused.events)
-    advice = [f"raise memory= to at least {show(refused.chosen.bytes)}"]
+    advice = [f"raise the memory it may use to {show(refused.chosen.bytes)}"]
     if refused.dtype == "float64" and refused.chosen.bytes / 2 <= refused.budget:
-        advice.append("use dtype='float32'")
+        advice.append("use dtype float32")
     others = [c for c in refused.costs if c.bytes <= refused.budget]
-    advice += [f"use solver='{cost.solver}'" for cost in others]
+    advice += [f"use the {cost.solver} solver" for cost in others]
     side = sides[refused.chosen.solver]
     advice.append(f"keep the {int((room / size) ** 0.5):,} most active {side}" if room else "use a larger machine")
     return (

@@ -336,7 +336,7 @@ def _gathered(
         sums[4], sums[5], sums[6], sums[7] = s4, s5, s6, s7
         for lane in range(width):
             user = start + lane
-            score = sums[lane] * scale[j]
+            score = sums[lane] * scale[j] + 0.0  # 0, not −0
             if at_own[lane] < history_pointers[user + 1] and history[at_own[lane]] == j:
                 score += own[at_own[lane]]
                 at_own[lane] += 1

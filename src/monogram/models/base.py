@@ -267,7 +267,8 @@ class Recommender:
         index = np.arange(log.n_items) if items is None else log.items.index(ids)
         unknown = [*asked.unknown_items, *(one for one, at in zip(ids, index, strict=True) if at < 0)]
         if unknown:
-            warnings.warn(f"items the model does not know: {unknown[:5]}", MonogramWarning, stacklevel=2)
+            names = ", ".join(ranking.shorten(one) for one in unknown[:5])
+            warnings.warn(f"{len(unknown)} items the model does not know: {names}", MonogramWarning, stacklevel=2)
         known = index >= 0
         out = np.full((asked.matrix.shape[0], len(index)), np.nan)
         out[:, known] = weights.score(asked.matrix, index[known], parallel.count(threads))
@@ -285,7 +286,9 @@ class Recommender:
         asked = ranking.given_histories([history], log)
         target = log.items.index([item])
         if target[0] < 0:
-            raise UnknownIdError(f"item {item!r} is not one of the {log.n_items:,} items this model knows")
+            raise UnknownIdError(
+                f"item {ranking.shorten(item)} is not one of the {log.n_items:,} items this model knows"
+            )
         row = asked.matrix
         shares = weights.shares(row, int(target[0]))
         pairs = list(zip(log.items.ids(row.indices), shares.tolist(), strict=True))

@@ -1,0 +1,89 @@
+"""The parts of the pages that repeat the code: made from the code, so that they cannot differ from it.
+
+A page asks for one with a line such as `<!-- generated: commands -->`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+MARK = re.compile(r"<!-- generated: (\w+) -->")
+
+
+def fill(page: str) -> str:
+    """A page with its generated parts in place."""
+    return MARK.sub(lambda mark: PARTS[mark[1]](), page)
+
+
+def commands() -> str:
+    """The help of every command, as the program prints it."""
+    from typer.testing import CliRunner
+
+    from monogram.cli.app import COMMANDS, app
+
+    parts = []
+    for name in COMMANDS:
+        parts.append(f"## monogram {name}\n")
+        for words in _calls(name):
+            shown = CliRunner().invoke(app, [*words, "--help"], prog_name="monogram", env={"COLUMNS": "100"})
+            if shown.exit_code != 0:
+                raise RuntimeError(f"monogram {' '.join(words)} --help failed: {shown.output} {shown.exception}")
+            parts.append(f"```text\n{shown.stdout.strip()}\n```\n")
+    return "\n".join(parts)
+
+
+def _calls(name: str) -> Iterator[list[str]]:
+    """A command, and the commands inside it when it is a group."""
+    yield [name]
+    command = importlib.import_module(f"monogram.cli.{name}").command
+    for one in getattr(command, "registered_commands", []):
+        yield [name, one.name or one.callback.__name__.replace("_", "-")]
+
+
+def models() -> str:
+    """A table of parameters for each model."""
+    from monogram.models.registry import MODELS
+
+    return "\n".join(_model(name, kind) for name, kind in MODELS.items())
+
+
+def _model(name: str, kind: Any) -> str:
+    lines = [f"## {kind.__name__}\n", f"In commands: `--model {name}`.\n"]
+    fields = dataclasses.fields(kind)
+    if not fields:
+        return "\n".join([*lines, "It has no parameters.\n"])
+    lines += ["| parameter | flag | default | range | meaning |", "|---|---|---|---|---|"]
+    for field in fields:
+        flag = "--" + field.name.replace("_", "-")
+        lines.append(f"| `{field.name}` | `{flag}` | {field.default} | {_range(field)} | {field.metadata['help']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _range(field: Any) -> str:
+    if isinstance(field.default, bool):
+        return "True or False"
+    low, high = field.metadata["low"], field.metadata["high"]
+    if high == math.inf:
+        return f"at least {low:g}"
+    return f"{low:g} to {'below ' if field.metadata['below'] else ''}{high:g}"
+
+
+def errors() -> str:
+    """The kinds of errors, with their exit codes."""
+    from monogram import errors as module
+
+    kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, module.MonogramError)]
+    lines = ["| exit code | error | when |", "|---:|---|---|"]
+    lines += [
+        f"| {kind.exit_code} | `{kind.__name__}` | {(kind.__doc__ or '').strip()} |"
+        for kind in sorted(kinds, key=lambda one: one.exit_code)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PARTS: dict[str, Callable[[], str]] = {"commands": commands, "models": models, "errors": errors}

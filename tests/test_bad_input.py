@@ -1,0 +1,297 @@
+"""The table of docs/bad-input.md, row by row: each row has a test of its name."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import monogram as mg
+from monogram import cli
+from monogram.data import files
+from monogram.data.gather import Gatherer
+from monogram.errors import DataError, ParameterError, StorageError
+
+PAGE = Path(__file__).parents[1] / "docs" / "bad-input.md"
+FIRST = re.findall(r"^\| ([^|]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+ROWS = [row for row in FIRST if row != "what is given"]
+builtins_open = io.open
+GOOD = "user,item\n" + "".join(f"u{n % 12},i{n * 5 % 17}\n" for n in range(90))
+
+
+def test_name(row: str) -> str:
+    return "test_" + re.sub(r"\W+", "_", row.lower()).strip("_")
+
+
+test_name.__test__ = False
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_of_the_table_has_a_test(row):
+    assert test_name(row) in globals()
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes, name: str = "log.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def monogram(monkeypatch, capsys):
+    """Run the program here; its exit code, stdout and stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["monogram", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return int(left.value.code or 0), said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def refused(monogram, write):
+    """The error that a log is refused with, the same in Python and by the command."""
+
+    def refuse(content: str | bytes, words: str, name: str = "log.csv") -> None:
+        path = write(content, name)
+        with pytest.raises(DataError, match=words) as caught:
+            mg.read(path, quiet=True)
+        code, out, err = monogram("fit", path, "-o", path.parent / "model.mono")
+        assert (code, out) == (DataError.exit_code, "")
+        assert str(caught.value) in err
+        assert not (path.parent / "model.mono").exists()
+
+    return refuse
+
+
+def test_missing_column(refused, write):
+    refused("who,item\na,x\n", 'no column looks like the user. The columns are "who", "item"')
+    with pytest.raises(DataError, match=r"no column .usr. for user.*Did you mean user=.user.\?"):
+        mg.read(write("user,item\na,x\n"), user="usr")
+
+
+def test_wrong_separator(refused, write):
+    assert "delimiter ';' found in the header" in mg.read(write("user;item\na;x\n"), quiet=True).notes
+    refused("user item\na x\n", 'no column looks like the user. The columns are "user item"')
+    refused("user,item\na,x\n", 'no column looks like the user. The columns are "user,item"', "log.tsv")
+    refused("user,item\na,x\nb;y\n", "row 2: the line has 1 columns where 2 are expected, got 'b;y'")
+
+
+def test_empty_file(refused):
+    refused("", "is empty: expected a header line and at least one row")
+    refused("\n\n", "is empty")
+
+
+def test_header_only(refused):
+    refused("user,item\n", "has no rows: a log needs at least one user–item pair")
+    refused("user,item", "has no rows")
+
+
+@pytest.mark.parametrize("name", ["ease", "dlae", "edlae", "deql", "popularity"])
+def test_one_user(name):
+    from monogram.models.registry import MODELS
+
+    model = MODELS[name]().fit([("ann", "tea"), ("ann", "jam")])
+    assert len(model.recommend(["ann"])) == 0
+    assert len(model.recommend(histories=[["tea"]])) == 1
+    with pytest.raises(ParameterError, match="expected some, not all"):
+        mg.splits.strong([("ann", "tea"), ("ann", "jam")])
+
+
+@pytest.mark.parametrize("name", ["ease", "dlae", "edlae", "deql", "popularity"])
+def test_one_item(name):
+    from monogram.models.registry import MODELS
+
+    model = MODELS[name]().fit([("ann", "tea"), ("bob", "tea")])
+    assert len(model.recommend()) == 0
+    assert [row["item"] for row in model.recommend(histories=[[]]).rows()] == ["tea"]
+    with pytest.raises(DataError, match="leaves nothing to test"):
+        mg.splits.holdout([("ann", "tea"), ("bob", "tea")])
+
+
+def test_a_user_with_everything():
+    log = mg.read([("ann", one) for one in "abcd"] + [("bob", "a"), ("bob", "b")])
+    table = mg.EASE(l2=1).fit(log).recommend(["ann", "bob"], k=3)
+    assert {row["user"] for row in table.rows()} == {"bob"}
+    assert table.unknown_users == table.empty == ()
+
+
+def test_non_utf_8_bytes(refused, write):
+    refused(b"user,item\na,x\nb\xff,y\n", r'row 2, column "user": the id is not UTF-8 text, got b.b\\xff')
+    refused("benützer,item\na,x\n".encode("latin-1"), "header line is not UTF-8 text; save the file as UTF-8")
+    refused(GOOD.encode("utf-16"), "UTF-8")
+    log = mg.read(write(b"user,item\na,x\nb\xff,y\n"), quiet=True, on_error="skip")
+    assert (log.n_events, log.skipped) == (1, 1)
+
+
+def test_a_million_character_id(write, tmp_path):
+    long = "x" * 10**6
+    model = mg.EASE(l2=1).fit(mg.read(write(f"user,item\nann,{long}\nann,tea\nbob,tea\n"), quiet=True))
+    assert model.recommend(["bob"]).rows()[0]["item"] == long
+    assert len(repr(model.recommend(["bob"]))) < 1000
+    model.save(tmp_path / "long.mono")
+    assert mg.load(tmp_path / "long.mono").recommend(["bob"]).rows()[0]["item"] == long
+
+
+def test_ids_that_differ_by_case_or_accents(write):
+    ids = ["Caf\u00e9", "Cafe\u0301", "caf\u00e9", "Cafe"]
+    log = mg.read(write("user,item\n" + "".join(f"ann,{one}\n" for one in ids)), quiet=True)
+    assert set(log.items) == set(ids)
+    rows = mg.EASE(l2=1).fit(log).recommend(histories=[[ids[0]]]).rows()
+    assert {row["item"] for row in rows} == set(ids[1:])
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, "", "  "])
+def test_nan_ids(missing, refused, write):
+    frame = pd.DataFrame({"user": ["ann", missing, "bob"], "item": ["x", "y", "z"]}, dtype=object)
+    with pytest.raises(DataError, match=r'row 2, column "user": the id is missing'):
+        mg.read(frame, quiet=True)
+    assert mg.read(frame, quiet=True, on_error="skip").skipped == 1
+    refused("user,item\nann,x\n ,y\n", r'row 2, column "user": the id is missing, got . ')
+    assert list(mg.read(write("user,item\nann,x\nNaN,y\n"), quiet=True).users) == ["NaN", "ann"]
+
+
+def test_weights_of_0():
+    log = mg.read([("ann", "tea", 1), ("bob", "jam", 0), ("ann", "jam", 0)])
+    assert (list(log.users), list(log.items)) == (["ann"], ["tea"])
+    assert "2 rows with weight 0 left out" in log.notes
+    with pytest.raises(DataError, match="nothing is left of 1 rows: 1 of weight 0"):
+        mg.read([("ann", "tea", 0)])
+
+
+@pytest.mark.parametrize("change", ["append", "cut", "replace"])
+def test_input_file_changing_while_read(change, write, monkeypatch):
+    """Rows of JSON are read a block at a time, so that what was read when is known."""
+    line = '{"user": "u%04d", "item": "i%d"}\n'
+    path = write("".join(line % (n, n % 7) for n in range(2000)), "log.jsonl")
+    monkeypatch.setattr(files, "_JSON_BLOCK", 4096)
+    add, batches = Gatherer.add, []
+
+    def changing(self, batch):
+        batches.append(batch)
+        if len(batches) == 2 and change == "append":
+            path.write_bytes(path.read_bytes() + (line % (9999, 0)).encode())
+        elif len(batches) == 2 and change == "cut":
+            os.truncate(path, path.stat().st_size // 2 + 5)
+        elif len(batches) == 2:
+            path.with_name("new").write_text(line % (9999, 0))
+            path.with_name("new").replace(path)
+        add(self, batch)
+
+    monkeypatch.setattr(Gatherer, "add", changing)
+    with pytest.raises(DataError, match=r"changed while it was read|row 1,001: the line is not JSON"):
+        mg.read(path, quiet=True)
+    half = write("user,item\nann,green tea\nbob,green te", "half.csv")  # what a cut leaves
+    assert list(mg.read(half, quiet=True).items) == ["green te", "green tea"]
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    path = tmp_path / "shop.mono"
+    mg.EASE(l2=1).fit([("ann", "tea"), ("ann", "jam"), ("bob", "tea"), ("bob", "oat")]).save(path)
+    return path
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, "3", True])
+def test_k_of_0(k, model_file, monogram):
+    model = mg.load(model_file)
+    for ask in (lambda: model.recommend(k=k), lambda: model.similar("tea", k=k)):
+        with pytest.raises(ParameterError, match=r"k = .*; expected a whole number of at least 1"):
+            ask()
+    if k == 0 and k is not False:
+        for words in (["recommend", model_file, "-k", 0], ["similar", model_file, "tea", "-k", 0]):
+            code, out, err = monogram(*words)
+            assert (code, out) == (2, "")
+            assert "k = 0; expected a whole number of at least 1" in err
+
+
+def test_k_above_the_catalogue(model_file, monogram):
+    rows = mg.load(model_file).recommend(["ann"], histories=None, k=10**12).rows()
+    assert [row["item"] for row in rows] == ["oat"]
+    code, out, _ = monogram("recommend", model_file, "--user", "ann", "-k", 10**12, "--json")
+    assert code == 0
+    assert [row["item"] for row in json.loads(out)] == ["oat"]
+
+
+def test_unknown_model(monogram, tmp_path):
+    for words in (["fit", "none.csv", "-o", tmp_path / "m.mono"], ["evaluate", "none.csv"], ["plan", "none.csv"]):
+        code, out, err = monogram(*words, "--model", "eaze")
+        assert (code, out) == (2, "")
+        assert "there is no model 'eaze'; expected one of ease, dlae, edlae, deql, popularity" in err
+
+
+def test_unknown_flag(monogram, tmp_path):
+    code, out, err = monogram("fit", "none.csv", "-o", tmp_path / "m.mono", "--l3", 5)
+    assert (code, out) == (2, "")
+    assert "No such option: --l3" in err
+    assert "--l2" in err
+    code, out, err = monogram("fit", "none.csv", "-o", tmp_path / "m.mono", "--model", "ease", "--dropout", 0.3)
+    assert (code, out) == (2, "")
+    assert "ease has no --dropout; its flags are --l2" in err
+
+
+def test_output_folder_missing(monogram, model_file, tmp_path):
+    code, out, err = monogram("fit", "none.csv", "-o", tmp_path / "nowhere" / "m.mono")
+    assert (code, out) == (StorageError.exit_code, "")
+    assert "nowhere" in err
+    code, out, err = monogram("recommend", model_file, "-o", tmp_path / "nowhere" / "r.csv")
+    assert (code, out) == (StorageError.exit_code, "")
+    assert "nowhere" in err
+    with pytest.raises(StorageError, match="there is no folder"):
+        mg.load(model_file).save(tmp_path / "nowhere" / "m.mono")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def fail_to_open(monkeypatch, folder, reason):
+    """No file can be made in the folder: what a read-only one does to everyone but root."""
+    real = os.open
+
+    def refuse(path, flags, *rest, **more):
+        if flags & os.O_CREAT and Path(path).parent == folder:
+            raise OSError(reason, os.strerror(reason))
+        return real(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(io, "open", lambda *a, **k: builtins_open(*a, **({"opener": os.open} | k)))
+
+
+def test_output_folder_read_only(monogram, model_file, write, tmp_path, monkeypatch):
+    log, former = write(GOOD), model_file.read_bytes()
+    fail_to_open(monkeypatch, tmp_path, errno.EROFS)
+    for words in (["fit", log, "-o", model_file], ["recommend", model_file, "-o", tmp_path / "r.csv"]):
+        code, out, err = monogram(*words)
+        assert (code, out) == (StorageError.exit_code, "")
+        assert "Read-only file system" in err
+    assert model_file.read_bytes() == former
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["log.csv", "shop.mono"]
+
+
+def test_disk_full(monogram, model_file, write, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log, former = write(GOOD), model_file.read_bytes()
+    monkeypatch.setattr(os, "fsync", fail)  # after the writing, before the renaming
+    for words in (["fit", log, "-o", model_file], ["recommend", model_file, "-o", tmp_path / "r.csv"]):
+        code, out, err = monogram(*words)
+        assert (code, out) == (StorageError.exit_code, "")
+        assert "No space left on device" in err
+    assert model_file.read_bytes() == former
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["log.csv", "shop.mono"]
