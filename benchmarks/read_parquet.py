@@ -1,6 +1,7 @@
 """Reading a large Parquet log: seconds, rows a second, and the memory beyond the result.
 
     PYTHONPATH=src python benchmarks/read_parquet.py [--rows 10000000] [--ids string|integer] [--weights]
+                                                      [--users 500000] [--items 100000]
 
 The log is written by one process and read by another, so that only reading is measured: the peak resident
 size (VmHWM) less the resident size after imports and a tiny warm-up read, over the bytes of the result.
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-USERS, ITEMS, GROUP, LIMIT = 500_000, 100_000, 1_000_000, 3.0
+GROUP, LIMIT = 1_000_000, 3.0
 
 
 def skewed(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
@@ -33,15 +34,15 @@ def names(prefix: str, codes: np.ndarray, ids: str) -> pa.Array:
     return pa.array(np.char.add(prefix, codes.astype("U8")).tolist(), pa.string())
 
 
-def write(path: Path, rows: int, ids: str) -> None:
+def write(path: Path, rows: int, ids: str, n_users: int, n_items: int) -> None:
     rng = np.random.default_rng(1)
-    shuffled = rng.permutation(USERS)
+    shuffled = rng.permutation(n_users)
     schema = pa.schema([("customer", type_of(ids)), ("sku", type_of(ids)), ("amount", pa.float32())])
     with pq.ParquetWriter(path, schema) as file:
         for start in range(0, rows, GROUP):
             size = min(GROUP, rows - start)
-            users = shuffled[(USERS * rng.random(size) ** 2).astype(np.int64)]
-            items = skewed(rng, ITEMS, size)
+            users = shuffled[(n_users * rng.random(size) ** 2).astype(np.int64)]
+            items = skewed(rng, n_items, size)
             amounts = rng.integers(1, 6, size).astype(np.float32)
             columns = [names("customer-", users, ids), names("sku-", items, ids), pa.array(amounts)]
             file.write_table(pa.table(columns, schema=schema), row_group_size=GROUP)
@@ -81,11 +82,13 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--ids", choices=("string", "integer"), default="string")
     parser.add_argument("--weights", action="store_true")
+    parser.add_argument("--users", type=int, default=500_000)
+    parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--step", choices=("write", "measure"), help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step == "write":
-        write(given.file, given.rows, given.ids)
+        write(given.file, given.rows, given.ids, given.users, given.items)
     elif given.step == "measure":
         measure(given.file, given.weights)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -121,6 +122,98 @@ def test_mixed_rules_are_refused():
         MODELS["primal"].recommend(k=1, allow=["item 1", ["item 2"]])
     with pytest.raises(ParameterError, match="1 lists for 15 requests"):
         MODELS["primal"].recommend(k=1, deny=[["item 2"]])
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_the_lists_of_unknown_users_are_dropped(model):
+    asked = ["nobody", "user 3", "no one", "user 9"]
+    allow = [["item 1"], ITEMS[:6], [], ITEMS[6:]]
+    deny = [[], ["item 2"], ["lost"], ["item 7"]]
+    result = model.recommend(asked, k=12, allow=allow, deny=deny, exclude_seen=False)
+    known = model.recommend(asked[1::2], k=12, allow=allow[1::2], deny=deny[1::2], exclude_seen=False)
+    assert result.rows() == known.rows()
+    assert {row["item"] for row in result if row["user"] == "user 9"} == set(ITEMS[6:]) - {"item 7"}
+    assert result.unknown_users == ("nobody", "no one")
+    assert len(model.recommend(["nobody"], allow=[["item 1"]], deny=[[]])) == 0
+    with pytest.raises(ParameterError, match="allow has 2 lists for 4 requests"):
+        model.recommend(asked, allow=allow[1::2])
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        ({"histories": [[["item 1"]]]}, "history 0 holds .'item 1'."),
+        ({"histories": [[], [{"a": 1}]]}, "history 1 holds {'a': 1}"),
+        ({"histories": [[("item 1", 2.0)]]}, "history 0 holds"),
+        ({"histories": [{"item 1": "x"}]}, "history 0 gives item 1 the weight 'x'"),
+        ({"histories": [{"item 1": [1, 2]}]}, "the weight .1, 2."),
+        ({"histories": [{"item 1": 1e300}]}, "the weight 1e"),
+        ({"histories": [["item 1"]], "allow": [[["item 1"]]]}, "allow holds .'item 1'."),
+        ({"histories": [["item 1"]], "deny": [[{"item 1": 1}, "item 2"]]}, "deny holds"),
+        ({"allow": object()}, "allow is <object"),
+        ({"users": [["user 1"]]}, "list of users holds .'user 1'."),
+        ({"users": np.eye(3)}, "not an id"),
+        ({"histories": sp.csr_array(np.eye(12))}, "matrix .csr_array.; expected a list .* or an Interactions"),
+        ({"histories": np.eye(12)}, "matrix .ndarray.; expected a list .* or an Interactions"),
+        ({"histories": [sp.csr_array(np.eye(12))]}, "history 0 is"),
+    ],
+)
+def test_what_is_not_an_id_is_named(request_, text):
+    with pytest.raises(ParameterError, match=text):
+        MODELS["primal"].recommend(**request_)
+
+
+def test_a_list_is_not_an_item():
+    with pytest.raises(ParameterError, match=r"holds .'item 1'."):
+        MODELS["primal"].similar([["item 1"]])
+
+
+def test_any_other_scalar_is_an_unknown_id():
+    odd = (None, 1.5, b"x", True)
+    result = MODELS["primal"].recommend("user 1", allow=odd)
+    assert len(result) == 0
+    assert result.unknown_items == odd
+    assert MODELS["primal"].recommend("user 1", allow=np.int64(4)).unknown_items == (4,)
+    assert MODELS["primal"].recommend(odd).unknown_users == odd
+
+
+@pytest.fixture(scope="module")
+def numbered():
+    return mg.EASE(l2=1).fit(mg.read([(1, 1), (1, 2), (2, 2), (2, 3), (3, 1), (3, 3), (3, 4)]))
+
+
+@pytest.mark.parametrize("one", [np.int64(3), np.array(3), 3.0, pa.scalar(3), "3"])
+def test_one_id_of_any_make(numbered, one):
+    expected = numbered.recommend([3]).rows()
+    assert numbered.recommend(one).rows() == numbered.recommend([one]).rows() == expected
+    assert numbered.similar(one).rows() == numbered.similar(3).rows()
+    assert numbered.recommend(2, deny=one).rows() == numbered.recommend(2, deny=[3]).rows()
+    assert numbered.recommend(histories=[[one]]).rows() == numbered.recommend(histories=[[3]]).rows()
+
+
+@pytest.mark.parametrize("one", [np.int64(3), 3.0, pa.scalar(3), "3"])
+def test_one_item_of_any_make_is_explained(numbered, one):
+    assert numbered.explain(pa.array([1]), one).item == 3
+    assert numbered.history(one) == numbered.history(3)
+
+
+@pytest.mark.parametrize("make", [np.array, pa.array, lambda ids: pa.chunked_array([ids]), lambda ids: map(float, ids)])
+def test_ids_of_any_make(numbered, make):
+    assert numbered.recommend(make([3, 1])).rows() == numbered.recommend([3, 1]).rows()
+    assert numbered.recommend(allow=make([3, 1])).rows() == numbered.recommend(allow=[3, 1]).rows()
+    assert numbered.recommend(deny=make([3, 1])).rows() == numbered.recommend(deny=[3, 1]).rows()
+    assert numbered.recommend(histories=[make([3, 1])]).rows() == numbered.recommend(histories=[[3, 1]]).rows()
+    assert numbered.recommend([1, 2], allow=[make([3]), make([])]).rows() == numbered.recommend(1, allow=3).rows()
+
+
+def test_our_own_columns_are_ids():
+    model = MODELS["primal"]
+    table = model.recommend(k=1).to_arrow()
+    assert model.recommend(table["user"], k=1).to_arrow().equals(table)
+    got = {row["item"] for row in model.recommend(allow=table["item"])}
+    assert got <= set(table["item"].to_pylist())
+    nested = pa.array([["item 1", "item 2"], ["item 7"]])
+    assert model.recommend(histories=nested).rows() == model.recommend(histories=nested.to_pylist()).rows()
 
 
 def test_the_table_goes_everywhere():

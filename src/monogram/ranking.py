@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -19,16 +20,23 @@ from monogram.errors import MissingExtraError, ParameterError
 from monogram.weights import Weights
 
 Rule = Iterable[Any] | None
+One = str | bytes | int | float | UUID
 
 
 @dataclass(frozen=True)
 class Histories:
-    """A batch of histories as a CSR matrix, what they are called, and what was not known in them."""
+    """A batch of histories as a CSR matrix, what they are called, and what was not known in them.
+
+    Where unknown users were left out, `asked` is how many requests there were and `kept` which of them remain:
+    lists by request are given for the requests as asked.
+    """
 
     matrix: Any
     labels: Any  # one a row: ids, or positions
     unknown_users: tuple[Any, ...] = ()
     unknown_items: tuple[Any, ...] = ()
+    asked: int | None = None
+    kept: NDArray[np.int64] | None = None
 
 
 class Recommendations:
@@ -66,7 +74,6 @@ class Recommendations:
         """The table as a `polars.DataFrame`."""
         _need("polars")
         import polars
-        import pyarrow as pa
 
         plain = [  # polars has no UUID: as text
             pa.array([str(value) for value in column.to_pylist()]) if column.type == pa.uuid() else column
@@ -109,17 +116,28 @@ def known_users(users: Rule, log: Interactions) -> Histories:
     """The training histories of users by id, or of all."""
     if users is None:
         return Histories(log.matrix, log.users.take(np.arange(log.n_users)))
-    asked = id_list(users)
+    asked = id_list(users, "the list of users")
     index = log.users.index(asked)
-    at = index[index >= 0]
+    kept = np.flatnonzero(index >= 0)
+    at = index[kept]
     unknown = tuple(one for one, place in zip(asked, index, strict=True) if place < 0)
-    return Histories(log.matrix[at], log.users.take(at), unknown_users=unknown)
+    return Histories(log.matrix[at], log.users.take(at), unknown_users=unknown, asked=len(asked), kept=kept)
 
 
 def given_histories(histories: Any, log: Interactions) -> Histories:
-    """Histories by what they hold: lists of item ids, or mappings from item id to weight."""
+    """Histories by what they hold: lists of item ids, or mappings from item id to weight.
+
+    They are merged as the log was: on a "binary" log every item of a history counts 1, whatever its weight (an item
+    of weight 0 is left out); on a "sum" log weights count, and an item named twice counts twice.
+    """
     if isinstance(histories, Interactions):
         histories = [histories.history(user) for user in histories.users]
+    histories = _plain(histories)
+    if _is_matrix(histories):
+        raise ParameterError(
+            f"histories is a matrix ({type(histories).__name__}); expected a list of histories, each a list of item "
+            "ids, or an Interactions: monogram.Interactions.from_csr(matrix, items=…)"
+        )
     if isinstance(histories, str | Mapping) or not isinstance(histories, Iterable):
         raise ParameterError(f"histories = {_short(histories)}; expected a list of histories, each a list of item ids")
     histories = list(histories)
@@ -160,25 +178,47 @@ def recommend(
     )
 
 
-def id_list(ids: Any) -> list[Any]:
+def id_list(ids: Any, name: str = "the list of ids") -> list[Any]:
     """A list of ids from one id, or from anything that holds several."""
-    if isinstance(ids, str | bytes | int | UUID):
+    ids = _plain(ids)
+    if isinstance(ids, One):
         return [ids]
-    if not isinstance(ids, Iterable):
+    if not isinstance(ids, Iterable) or _is_matrix(ids):
         raise ParameterError(f"{_short(ids)} is not an id nor a list of ids")
-    return [one.item() if isinstance(one, np.generic) else one for one in ids]
+    plain = [_plain(one) for one in ids]
+    for one in plain:
+        if _is_many(one):
+            raise ParameterError(f"{name} holds {_short(one)}; expected ids: strings, integers or UUIDs")
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy or Arrow, or an Arrow array, as Python has it."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    return value.to_pylist() if isinstance(value, pa.Array | pa.ChunkedArray) else value
+
+
+def _is_many(value: Any) -> bool:
+    """Whether a value is a container; any other is an id, known or not."""
+    return not isinstance(value, One) and (isinstance(value, Iterable) or not isinstance(value, Hashable))
+
+
+def _is_matrix(value: Any) -> bool:
+    return sp.issparse(value) or getattr(value, "ndim", 1) > 1
 
 
 def _history(history: Any, position: int, log: Interactions) -> tuple[Any, Any, list[Any]]:
     """Sorted indices, weights and unknown ids of one history, merged as the log was."""
-    if isinstance(history, str | bytes | int | UUID) or not isinstance(history, Iterable):
+    history = _plain(history)
+    if isinstance(history, One) or not isinstance(history, Iterable) or _is_matrix(history):
         raise ParameterError(
             f"history {position} is {_short(history)}; expected a list of item ids. For one history, write [[…]]"
         )
-    ids = id_list(history)
-    values = np.array(list(history.values()) if isinstance(history, Mapping) else [1.0] * len(ids), np.float64)
-    if not (np.isfinite(values).all() and (values >= 0).all()):
-        raise ParameterError(f"history {position} has a weight that is negative or not finite")
+    ids = id_list(history, f"history {position}")
+    values = _values(history, position) if isinstance(history, Mapping) else np.ones(len(ids))
     found = log.items.index(ids)
     keep = (found >= 0) & (values > 0)
     items, where = np.unique(found[keep], return_inverse=True)
@@ -186,6 +226,24 @@ def _history(history: Any, position: int, log: Interactions) -> tuple[Any, Any, 
     if log.merge == "binary":
         total[:] = 1
     return items, total, [one for one, place in zip(ids, found, strict=True) if place < 0]
+
+
+def _values(history: Mapping[Any, Any], position: int) -> NDArray[np.float64]:
+    values = np.array([_weight(value) for value in history.values()], np.float64)
+    for item, value, number in zip(history, history.values(), values, strict=True):
+        if not 0 <= number <= np.finfo(np.float32).max:
+            raise ParameterError(
+                f"history {position} gives {shorten(item)} the weight {_short(value)}; "
+                "expected a finite number of at least 0"
+            )
+    return values
+
+
+def _weight(value: Any) -> float:
+    try:
+        return float(_plain(value))
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
 
 
 def _eligible(
@@ -197,7 +255,7 @@ def _eligible(
     only_pointers, only = np.zeros(0, np.int64), np.zeros(0, np.int64)
     unknown: list[Any] = []
     if allow is not None:
-        each, lists, missing = _rule(allow, items, rows, "allow")
+        each, lists, missing = _rule(allow, items, asked, "allow")
         unknown += missing
         if each:
             only_pointers, only = lists.indptr.astype(np.int64), lists.indices.astype(np.int64)
@@ -205,7 +263,7 @@ def _eligible(
             mask[:] = False
             mask[lists.indices] = True
     if deny is not None:
-        each, lists, missing = _rule(deny, items, rows, "deny")
+        each, lists, missing = _rule(deny, items, asked, "deny")
         unknown += missing
         if each:
             seen = _union(seen, lists)
@@ -216,16 +274,14 @@ def _eligible(
     )
 
 
-def _rule(rule: Any, items: Vocabulary, rows: int, name: str) -> tuple[bool, Any, list[Any]]:
-    """A list for all (one row) or a list for each request; sorted, unknown ids apart."""
-    entries = [rule] if isinstance(rule, str | bytes | int | UUID) else list(rule)
-    nested = [not isinstance(one, str | bytes | int | UUID | np.generic) for one in entries]
-    each = bool(entries) and all(nested)
-    if any(nested) and not each:
-        raise ParameterError(f"{name} mixes ids and lists; expected a list of ids, or one list of ids for each request")
-    if each and len(entries) != rows:
-        raise ParameterError(f"{name} has {len(entries)} lists for {rows} requests; expected one list for each")
-    lists = [id_list(one) for one in entries] if each else [id_list(entries)]
+def _rule(rule: Any, items: Vocabulary, asked: Histories, name: str) -> tuple[bool, Any, list[Any]]:
+    """A list for all (one row) or a list for each request that remains; sorted, unknown ids apart."""
+    each, lists = _lists(rule, name)
+    requests = asked.matrix.shape[0] if asked.asked is None else asked.asked
+    if each and len(lists) != requests:
+        raise ParameterError(f"{name} has {len(lists)} lists for {requests} requests; expected one list for each")
+    if each and asked.kept is not None:
+        lists = [lists[at] for at in asked.kept]
     found = [items.index(one) for one in lists]
     missing = [
         one for ids, at in zip(lists, found, strict=True) for one, place in zip(ids, at, strict=True) if place < 0
@@ -236,6 +292,19 @@ def _rule(rule: Any, items: Vocabulary, rows: int, name: str) -> tuple[bool, Any
     return each, sp.csr_array((np.ones(len(flat), np.float32), flat, pointers), shape=(len(lists), len(items))), missing
 
 
+def _lists(rule: Any, name: str) -> tuple[bool, list[list[Any]]]:
+    """Whether a rule holds a list for each request, and its lists."""
+    rule = _plain(rule)
+    if not isinstance(rule, One | Iterable):
+        raise ParameterError(f"{name} is {_short(rule)}; expected item ids, or one list of them for each request")
+    entries = [rule] if isinstance(rule, One) else [_plain(one) for one in rule]
+    nested = [_is_many(one) for one in entries]
+    each = bool(entries) and all(nested)
+    if any(nested) and not each:
+        raise ParameterError(f"{name} mixes ids and lists; expected a list of ids, or one list of ids for each request")
+    return each, [id_list(one, name) for one in entries] if each else [entries]
+
+
 def _union(left: Any, right: Any) -> Any:
     both = ((left != 0).astype(np.float32) + right).tocsr()
     both.sort_indices()
@@ -243,8 +312,6 @@ def _union(left: Any, right: Any) -> Any:
 
 
 def _table(best: Any, labels: Any, items: Vocabulary, names: tuple[str, str]) -> Any:
-    import pyarrow as pa
-
     kept = np.arange(best.items.shape[1]) < best.counts[:, None]
     first, third = names
     owner = np.repeat(np.arange(len(best.counts)), best.counts)
@@ -259,8 +326,6 @@ def _table(best: Any, labels: Any, items: Vocabulary, names: tuple[str, str]) ->
 
 
 def _pick(labels: Any, at: NDArray[np.integer[Any]]) -> Any:
-    import pyarrow as pa
-
     return pa.array(labels[at]) if isinstance(labels, np.ndarray) else labels.take(pa.array(at))
 
 
@@ -282,4 +347,4 @@ def shorten(value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    return shorten(repr(value))
+    return shorten(" ".join(line.strip() for line in repr(value).splitlines()))

@@ -11,6 +11,7 @@ Low-rank and sparse weights (`Factors`, `Sparse`) come with their models and kee
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -19,10 +20,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine import parallel
-from monogram.engine.inverse import dual_columns, refined_columns, rooted
+from monogram.engine.inverse import dual_solve, exact_columns, rooted
 from monogram.engine.scores import sum_rows
 from monogram.engine.topk import Best, Eligible, best_by_gathering, best_by_rows
-from monogram.errors import ModelFileError
+from monogram.errors import ModelFileError, MonogramWarning
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -134,8 +135,9 @@ class Fixed:
 class Dual:
     """W = B·diag(θ) + diag(δ) through K⁻¹ (see `engine.inverse`), without forming it.
 
-    A history that a training user has is scored by that user's row of K⁻¹, hC = K⁻¹_u·X̃Λ⁻¹/√w_u; any other by
-    hC = hΛ⁻¹ − ((hΛ⁻¹)X̃ᵀ)K⁻¹X̃Λ⁻¹. The history alone decides, so the same one always gets the same list.
+    Any history is scored by hC = hΛ⁻¹ − ((hΛ⁻¹)X̃ᵀ)K⁻¹X̃Λ⁻¹, solved to float64. To rank, one that a training user has
+    is scored by that user's row of K⁻¹, hC = K⁻¹_u·X̃Λ⁻¹/√w_u: the same to the rounding of K⁻¹, and much quicker. The
+    history alone decides, so the same one always gets the same list.
 
     Parameters
     ----------
@@ -175,7 +177,7 @@ class Dual:
         parts = []
         for start, stop in _batches(histories.shape[0], self.batch):
             rows = histories[start:stop]
-            coefficients, own = self._coefficients(rows, threads)
+            coefficients, own = self._solved(rows, self._known(rows), threads)
             part = _part(eligible, start, stop)
             parts.append(best_by_gathering(self.by_item, self.scale, own, coefficients, rows, part, k, threads=threads))
         if not parts:
@@ -188,34 +190,24 @@ class Dual:
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         out = np.empty((histories.shape[0], len(items)))
-        wanted = self.by_item[items].astype(np.float64)
-        for start, stop in _batches(len(out), self.batch):
+        wanted = self.by_item[items]
+        for start, stop in _batches(len(out), 64):
             rows = histories[start:stop]
-            coefficients, own = self._coefficients(rows, threads)
+            coefficients, own = self._solved(rows, np.full(rows.shape[0], -1), threads)
             out[start:stop] = (wanted @ coefficients.T).T * self.scale[items] + 0.0  # 0, not −0
             out[start:stop] += sp.csr_array((own, rows.indices, rows.indptr), shape=rows.shape)[:, items].toarray()
         return out
 
     def columns(self, items: Indices) -> Float:
-        return self._finished(dual_columns(self.inverse, self.by_item, self.penalties, items), items)
+        found, converged = exact_columns(self.inverse, self.by_item, self.penalties, items)
+        _tell(converged)
+        found *= self.scale[items] * self.penalties[items]
+        # B has no diagonal: what stands there is δ = own − θ, and θ = −scale·c·ℓ.
+        found[items, np.arange(len(items))] += self.own[items]
+        return found
 
     def shares(self, history: Any, item: int) -> Float:
-        # A known history is scored without the cancellation a column of C suffers in float32 (6e-6 on Gowalla, where
-        # the row is exact to 6e-7): its shares come from a refined column, so that they sum to its score.
-        at = np.array([item])
-        column = dual_columns(self.inverse, self.by_item, self.penalties, at)
-        if self._known(history)[0] >= 0:
-            column = refined_columns(self.inverse, self.by_item, self.penalties, at, column)
-        return np.asarray(self._finished(column, at)[history.indices, 0] * history.data)
-
-    def _finished(self, found: Float, items: Indices) -> Float:
-        """W[:, items] from C[:, items]."""
-        factors = self.scale[items] * self.penalties[items]
-        found *= factors
-        # B has no diagonal: what stands there is δ = own − θ, and θ = −scale·c·ℓ.
-        here = (items, np.arange(len(items)))
-        found[here] += self.own[items]
-        return found
+        return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
     def base(self, items: Indices) -> Float:
         return np.zeros(len(items))
@@ -229,28 +221,26 @@ class Dual:
             "roots": self.roots,
         }
 
-    def _coefficients(self, rows: Any, threads: int) -> tuple[Float, Float]:
+    def _solved(self, rows: Any, known: Indices, threads: int) -> tuple[Float, Float]:
         """Coefficients y over training users, and what each history item adds to its own score."""
-        known = self._known(rows)
         exact = self.inverse.dtype if (known >= 0).all() else np.float64
         out = np.empty((rows.shape[0], len(self.inverse)), exact)
-        at = np.flatnonzero(known >= 0)
+        at, new = np.flatnonzero(known >= 0), np.flatnonzero(known < 0)
         out[at] = self.inverse.T[known[at]] / self.roots[known[at], None]
-        new = np.flatnonzero(known < 0)
-        if len(new):
-            out[new] = -self._solve(rows[new], threads)
+        for start, stop in _batches(len(new), 64):
+            out[new[start:stop]] = -self._new(rows[new[start:stop]], threads)
         factors = self.own[rows.indices]
         factors = factors + np.repeat(known < 0, np.diff(rows.indptr)) * self.scale[rows.indices]
         return out, factors * rows.data
 
-    def _solve(self, rows: Any, threads: int) -> Float:
-        """The product (hΛ⁻¹)X̃ᵀK⁻¹; few histories add the rows they need, many share one product."""
-        scaled = sp.csr_array((rows.data / self.penalties[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
-        spread = (scaled @ self.by_item).tocsr()
-        if rows.shape[0] <= 16:
-            return sum_rows(self.inverse.T, spread, np.arange(len(self.inverse)), threads=threads)
+    def _new(self, rows: Any, threads: int) -> Float:
+        """The product (hΛ⁻¹)X̃ᵀK⁻¹, to float64 whatever K⁻¹ is held in."""
+        scaled = rows.data / self.penalties[rows.indices]
+        spread = sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape) @ self.by_item
         with parallel.limited(threads):
-            return np.asarray(spread.toarray().astype(self.inverse.dtype) @ self.inverse, np.float64)
+            solved, converged = dual_solve(self.inverse, self.by_item, self.penalties, spread.T)
+        _tell(converged)
+        return solved.T
 
     def _known(self, rows: Any) -> Indices:
         """The first training user with each history, or −1."""
@@ -269,6 +259,16 @@ def from_tensors(kind: str, tensors: Tensors, training: Any) -> Weights:
         raise ModelFileError(f"the file holds weights of kind {kind!r}; expected one of {', '.join(kinds)}")
     weights: Weights = kinds[kind].from_tensors(tensors, training)
     return weights
+
+
+def _tell(converged: bool) -> None:
+    if not converged:
+        warnings.warn(
+            "float32 is too coarse for this model: its scores of new histories are approximate; "
+            "fit with dtype='float64', or with solver='primal'",
+            MonogramWarning,
+            stacklevel=4,
+        )
 
 
 def _checked(tensors: Tensors, name: str, shape: tuple[int, ...]) -> NDArray[Any]:

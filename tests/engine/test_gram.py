@@ -27,6 +27,7 @@ def test_blocks_equal_the_whole_product(seed, threads, weighted):
     expected = (dense * (1 if weights is None else weights[:, None])).T @ dense
     np.testing.assert_allclose(np.tril(out), np.tril(expected), atol=1e-12)
     np.testing.assert_allclose(squares(matrix, weights), np.diag(expected), atol=1e-12)
+    np.testing.assert_allclose(squares(matrix, weights, slab=7), np.diag(expected), atol=1e-12)
     assert np.isnan(out[np.triu_indices(30, 1)]).all(), "the upper triangle is not ours to write"
 
 

@@ -26,11 +26,13 @@ def setting(seed: int, weighted: bool):
 def test_it_is_the_inverse(solve, seed, weighted):
     matrix, weights, penalties, expected = setting(seed, weighted)
     found = solve(matrix, penalties, weights=weights, dtype=np.float64, threads=2)
-    np.testing.assert_allclose(found.diagonal, np.diag(expected), rtol=1e-6)
-    np.testing.assert_allclose(found.columns(np.arange(30)), expected, atol=1e-6)
+    np.testing.assert_allclose(found.diagonal, np.diag(expected), rtol=1e-12)
+    np.testing.assert_allclose(found.columns(np.arange(30)), expected, atol=1e-12)
     histories = sp.csr_array(np.eye(30, dtype=np.float32)[[2, 5]] + np.eye(30, dtype=np.float32)[[7, 9]])
-    np.testing.assert_allclose(found.apply(histories), histories.toarray() @ expected, atol=1e-6)
-    assert inverse.residual(matrix, penalties, found, weights=weights) < 1e-6
+    np.testing.assert_allclose(found.apply(histories), histories.toarray() @ expected, atol=1e-12)
+    residual, error = inverse.certificate(matrix, penalties, found, weights=weights)
+    assert residual < 1e-12
+    assert error < 1e-10
 
 
 @given(seed=st.integers(0, 30))
@@ -50,8 +52,10 @@ def test_unweighted_binary_data_is_exact_to_float64(seed):
 def test_a_wrong_inverse_is_found_out(solve):
     matrix, _, penalties, _ = setting(1, False)
     found = solve(matrix, penalties, dtype=np.float64)
-    assert inverse.residual(matrix, penalties, found) < 1e-10
-    assert inverse.residual(matrix, penalties * 1.5, found) > 1e-3
+    assert max(inverse.certificate(matrix, penalties, found)) < 1e-10
+    residual, error = inverse.certificate(matrix, penalties * 1.5, found)
+    assert residual > 1e-3
+    assert error > 1e-2
 
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
@@ -68,3 +72,39 @@ def test_weights_are_made_in_place(n, threads):
     np.testing.assert_allclose(made, expected)
     assert np.shares_memory(made, lower)
     assert made.flags.c_contiguous
+
+
+def ill_conditioned():
+    """Weights to 5,000 beside a penalty of 100: S is so large that a small residual hides a large error."""
+    rng = np.random.default_rng(0)
+    matrix = sp.random_array((400, 900), density=0.03, rng=rng, dtype=np.float32, format="csr")
+    matrix.data[:] = np.ceil(matrix.data * 5000)
+    return matrix, np.full(900, 100.0)
+
+
+def test_an_error_that_the_residual_hides_is_found():
+    matrix, penalties = ill_conditioned()
+    found = inverse.primal(matrix, penalties, dtype=np.float32)
+    exact = inverse.primal(matrix, penalties, dtype=np.float64)
+    every = np.arange(900)
+    slopes, truth = (-one.columns(every) / one.diagonal for one in (found, exact))
+    for one in (slopes, truth):
+        np.fill_diagonal(one, 0)
+    real = np.abs(slopes - truth).max() / np.abs(truth).max()
+    residual, error = inverse.certificate(matrix, penalties, found)
+    assert residual < 1e-5, "it looks well"
+    assert real > 0.1, "it is not"
+    assert error > 0.05 * real
+    assert inverse.certificate(matrix, penalties, exact)[1] < 1e-3
+
+
+@pytest.mark.parametrize("number", [3, 40])
+def test_the_dual_solves_to_float64_what_it_holds_in_float32(number):
+    matrix, penalties = ill_conditioned()
+    coarse = inverse.dual(matrix, penalties, dtype=np.float32)
+    dense = matrix.toarray().astype(np.float64)
+    kernel = np.eye(400) + dense / penalties @ dense.T
+    right = sp.random_array((400, number), density=0.1, rng=np.random.default_rng(1), format="csr")
+    solved, converged = inverse.dual_solve(coarse.inverse, coarse.by_item, penalties, right)
+    assert converged
+    np.testing.assert_allclose(kernel @ solved, right.toarray(), atol=1e-8)

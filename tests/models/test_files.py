@@ -100,6 +100,12 @@ def forged(path, change):
         (lambda h, t: t.update({"log.weights": t["log.weights"].astype(np.float64)}), "canonical"),
         (lambda h, t: t.update({"users": np.frombuffer(b"not arrow", np.uint8)}), "whole model"),
         (lambda h, t: t.pop("items"), "whole model"),
+        (lambda h, t: np.put(t["weights.weights"], 5, np.nan), "whole model .*'weights' that is not finite"),
+        (lambda h, t: np.put(t["weights.weights"], 15, -np.inf), "whole model .*'weights' that is not finite"),
+        (lambda h, t: h["report"].update(seconds=3), "whole model .*seconds"),
+        (lambda h, t: h["report"].update(seconds={"gram": "long"}), "whole model .*number"),
+        (lambda h, t: h["report"].update(residual="small"), "whole model .*number"),
+        (lambda h, t: h.update(report=[]), "whole model"),
     ],
 )
 def test_a_forged_file_is_an_error(tmp_path, change, text):
@@ -108,6 +114,43 @@ def test_a_forged_file_is_an_error(tmp_path, change, text):
     forged(path, change)
     with pytest.raises(ModelFileError, match=text):
         mg.load(path)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("log.weights", value) for value in (np.nan, np.inf, -1, 0)),
+        *((f"weights.{name}", value) for name in ("penalties", "roots") for value in (np.nan, np.inf, -1, 0)),
+        *((f"weights.{name}", value) for name in ("scale", "own") for value in (np.nan, -np.inf)),
+    ],
+)
+def test_a_forged_vector_is_an_error(tmp_path, name, value, verify):
+    path = tmp_path / "x.mono"
+    tiny("dual").save(path)
+    forged(path, lambda h, t: np.put(t[name], 1, value))
+    with pytest.raises(ModelFileError, match=r"does not hold a whole model .*(finite|above 0)"):
+        mg.load(path, verify=verify)
+
+
+def test_a_forged_inverse_is_an_error_when_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "x.mono"
+    tiny("dual").save(path)
+    forged(path, lambda h, t: np.put(t["weights.inverse"], 8, np.nan))
+    assert mg.load(path, verify=False).name == "deql"
+    for block in (1, 3, 4, 6, 9, 1 << 20):
+        monkeypatch.setattr("monogram.models.files._BLOCK", block)
+        with pytest.raises(ModelFileError, match=r"does not hold a whole model .*'inverse'"):
+            mg.load(path)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_forged_popularity_is_an_error(tmp_path, verify):
+    path = tmp_path / "x.mono"
+    tiny(model=mg.Popularity()).save(path)
+    forged(path, lambda h, t: np.put(t["weights.scores"], 0, np.nan))
+    with pytest.raises(ModelFileError, match=r"does not hold a whole model .*'scores'"):
+        mg.load(path, verify=verify)
 
 
 def test_weights_of_a_foreign_type_are_refused(tmp_path):

@@ -53,6 +53,29 @@ def test_an_outsiders_model_can_be_checked():
     check_recommender(Outsider)
 
 
+@dataclass(kw_only=True, eq=False)
+class Tuned(Recommender):
+    """A model of somebody else's with parameters that are plain fields."""
+
+    name: ClassVar[str] = "tuned"
+    neighbours: int = 5
+    shrink: float = 10.0
+    mode: str = "cosine"
+
+    def _fit(self, log, work):
+        together = (log.matrix.T @ log.matrix).toarray().astype(np.float64)
+        sizes = np.sqrt(np.diag(together)) if self.mode == "cosine" else np.ones(log.n_items)
+        together /= np.outer(sizes, sizes) + self.shrink
+        np.fill_diagonal(together, 0)
+        together[together < np.sort(together, axis=1)[:, -self.neighbours :][:, :1]] = 0
+        return Dense(together)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"neighbours": 3, "shrink": 2, "mode": "plain"}])
+def test_an_outsiders_model_may_have_parameters(parameters):
+    check_recommender(Tuned, **parameters)
+
+
 class Leaky(Fixed):
     """Gives seen items too."""
 

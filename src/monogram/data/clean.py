@@ -97,6 +97,8 @@ def clean_weights(column: Column) -> tuple[npt.NDArray[np.float32], list[Fault]]
 
 def clean_times(column: Column, style: Style | None) -> tuple[npt.NDArray[Any], Style | None, list[Fault]]:
     """Check the times of a batch; dates become microseconds, numbers stay numbers."""
+    if not isinstance(column, list) and isinstance(_plain(column).type, pa.BaseExtensionType):
+        return _no_times(column, style)
     done = None if isinstance(column, list) else _times_of_arrow(_plain(column))
     if done is None or (style is not None and done[1] != style):
         return _times_of_objects(column if isinstance(column, list) else _pylist(_plain(column)), style)
@@ -107,6 +109,15 @@ def clean_times(column: Column, style: Style | None) -> tuple[npt.NDArray[Any], 
     endless = ~np.isfinite(values) & ~missing
     masks = ((MISSING_TIME, missing), (NO_TIME, endless))
     return values, found, [Fault(reason, np.flatnonzero(mask)) for reason, mask in masks if mask.any()]
+
+
+def _no_times(column: Any, style: Style | None) -> tuple[npt.NDArray[Any], Style | None, list[Fault]]:
+    """Refuse a type of which only the storage is known: the numbers behind a pandas period are no times."""
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    reason = f"times of type {column.type.extension_name} are not supported (use dates or numbers)"
+    masks = ((MISSING_TIME, missing), (reason, ~missing))
+    faults = [Fault(why, np.flatnonzero(mask)) for why, mask in masks if mask.any()]
+    return np.zeros(len(column), dtype=np.int64), style, faults
 
 
 def _plain(array: Any) -> Any:

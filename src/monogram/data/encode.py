@@ -16,6 +16,7 @@ from monogram.data.vocabulary import Kind, Vocabulary, compact, is_text
 from monogram.errors import DataError
 
 _FOLD = 262_144  # distinct values that may wait before they are folded into the vocabulary
+_PARTS = 2  # of the vocabulary, each looked through on its own while folding
 _SPANS = 64  # the log is merged in up to so many ranges of users,
 _SPAN_ROWS = 131_072  # of about so many rows each unless the log is large
 _SLAB = 262_144  # rows worked on at once where the whole log is gone through
@@ -101,8 +102,7 @@ class Codebook:
             self._known = self._waiting[0][1][:0]
         known, *parts = _one_type([self._known, *(values for _, values in self._waiting)])
         fresh = pa.chunked_array(parts)
-        # Looking ids up in the known ones takes little more than half the memory of encoding all of them anew.
-        codes = pc.index_in(fresh, value_set=known).fill_null(-1).to_numpy().copy()
+        codes = _positions(fresh, known)
         unknown = codes < 0
         new = fresh.filter(pa.array(unknown)).combine_chunks().dictionary_encode()
         codes[unknown] = new.indices.to_numpy() + np.int32(len(known))
@@ -113,6 +113,18 @@ class Codebook:
         self._known, self._waiting = pa.concat_arrays([known, new.dictionary]), []
         del known, parts, fresh, new, values
         release()
+
+
+def _positions(fresh: Any, known: Any) -> npt.NDArray[np.int32]:
+    """Place of each id among the known ones, −1 where it is new; a hash table of only some of them exists at once."""
+    codes = np.full(len(fresh), -1, dtype=np.int32)
+    step = max(_FOLD, -(-len(known) // _PARTS))
+    for start in range(0, len(known), step):
+        found = pc.index_in(fresh, value_set=known[start : start + step]).fill_null(-1).to_numpy()
+        np.add(found, np.int32(start), out=codes, where=found >= 0)
+        del found
+        release()
+    return codes
 
 
 def release() -> None:

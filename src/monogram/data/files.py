@@ -6,10 +6,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -19,25 +19,27 @@ import pyarrow.parquet as pq
 from monogram.data.source import BATCH_ROWS, Batch, Lost, Source, packed
 from monogram.errors import DataError
 
+_T = TypeVar("_T")
 _PACKERS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _CSV_BLOCK = 4 * 2**20
 _JSON_BLOCK = 8 * 2**20
+_JSON = (".jsonl", ".ndjson", ".json")
 _PARQUET_BUFFER = 2**18  # of each column; else its whole row group is held
 _HEAD = 2**20
 _SAMPLE = 1_000  # rows of JSON that show which keys there are
 KNOWN = ".csv, .tsv, .parquet, .jsonl, .ndjson, .json (each but Parquet also .gz or .zst), .npz"
 
 
-def file_source(path: Path) -> Source:
-    """Open a file, or a folder of Parquet files, as a source."""
+def file_source(path: Path, named: Sequence[str] = ()) -> Source:
+    """Open a file, or a folder of Parquet files, as a source; `named` are the columns asked for by name."""
     if path.is_dir():
         return _parquet_folder(path)
     suffix = kind_suffix(path)
-    if suffix not in _OPENERS:
+    if suffix not in _OPENERS and suffix not in _JSON:
         raise DataError(f"{path}: files ending in {suffix or 'nothing'!r} are not known; use one of {KNOWN}.")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty: expected a header line and at least one row.")
-    return _OPENERS[suffix](path)
+    return _json_source(path, named) if suffix in _JSON else _OPENERS[suffix](path)
 
 
 def kind_suffix(path: Path) -> str:
@@ -58,7 +60,7 @@ class _Input:
         return 0 if self.raw.closed else int(self.raw.tell())
 
 
-def _readable(path: Path, rows: Iterator[Batch], hint: str) -> Iterator[Batch]:
+def _readable(path: Path, rows: Iterator[_T], hint: str) -> Iterator[_T]:
     """Turn what Arrow and the file system raise into one kind of error."""
     try:
         yield from rows
@@ -81,17 +83,24 @@ def _csv_source(path: Path) -> Source:
     line = next((line for line in text.splitlines() if line.strip()), "")
     if not line:
         raise DataError(f"{path} is empty: expected a header line and at least one row.")
-    delimiter = "\t" if kind_suffix(path) == ".tsv" else _sniffed(line)
-    try:
-        names = next(row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
-    except csv.Error as error:
-        raise DataError(f"{path}: the header line cannot be read ({error}); expected the names of columns.") from error
+    quoted = kind_suffix(path) != ".tsv"  # in a TSV file a quote is a character like any other
+    delimiter = _sniffed(line) if quoted else "\t"
+    names = _header(path, text, delimiter, quoted)
     if any("\ufffd" in name or "\0" in name for name in names):
         raise DataError(f"{path}: the header line is not UTF-8 text; save the file as UTF-8.")
-    unusual = delimiter != "," and kind_suffix(path) != ".tsv"
-    notes = (f"delimiter {delimiter!r} found in the header",) if unusual else ()
-    reader = partial(_csv_batches, path, delimiter)
+    notes = (f"delimiter {delimiter!r} found in the header",) if quoted and delimiter != "," else ()
+    reader = partial(_csv_batches, path, delimiter, quoted)
     return Source(str(path), names, reader, path.stat().st_size, "bytes", textual=True, notes=notes)
+
+
+def _header(path: Path, text: str, delimiter: str, quoted: bool) -> list[str]:
+    rows = io.StringIO(text, newline="")
+    try:
+        plain = csv.reader(rows, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        lines = csv.reader(rows, delimiter=delimiter) if quoted else plain
+        return next(row for row in lines if row)
+    except csv.Error as error:
+        raise DataError(f"{path}: the header line cannot be read ({error}); expected the names of columns.") from error
 
 
 def _sniffed(header: str) -> str:
@@ -99,12 +108,12 @@ def _sniffed(header: str) -> str:
     return max(",;\t|", key=bare.count)  # the first of equals wins, so the comma when none occurs
 
 
-def _csv_batches(path: Path, delimiter: str, wanted: list[str]) -> Iterator[Batch]:
-    hint = " Is there a quote that is never closed?"
-    return _readable(path, _csv_rows(path, delimiter, wanted), hint)
+def _csv_batches(path: Path, delimiter: str, quoted: bool, wanted: list[str]) -> Iterator[Batch]:
+    hint = " Is there a quote that is never closed?" if quoted else ""
+    return _readable(path, _csv_rows(path, delimiter, quoted, wanted), hint)
 
 
-def _csv_rows(path: Path, delimiter: str, wanted: list[str]) -> Iterator[Batch]:
+def _csv_rows(path: Path, delimiter: str, quoted: bool, wanted: list[str]) -> Iterator[Batch]:
     lost: list[Lost] = []
 
     def lose(row: Any) -> str:
@@ -115,7 +124,7 @@ def _csv_rows(path: Path, delimiter: str, wanted: list[str]) -> Iterator[Batch]:
         return "skip"
 
     source, start = _Input(path), 0
-    reader = _csv_reader(source.stream, delimiter, wanted, lose)
+    reader = _csv_reader(source.stream, delimiter, quoted, wanted, lose)
     for rows in reader:
         gone, lost[:] = list(lost), []
         yield Batch({name: rows.column(name) for name in wanted}, start, source.done(), gone)
@@ -124,10 +133,11 @@ def _csv_rows(path: Path, delimiter: str, wanted: list[str]) -> Iterator[Batch]:
         yield Batch({}, start, source.done(), lost)
 
 
-def _csv_reader(stream: Any, delimiter: str, wanted: list[str], lose: Callable[[Any], str]) -> Any:
+def _csv_reader(stream: Any, delimiter: str, quoted: bool, wanted: list[str], lose: Callable[[Any], str]) -> Any:
     # Only a single thread tells the number of a bad row; UTF-8 is checked later, on the distinct ids.
     reading = pacsv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK)
-    parsing = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lose)
+    quoting = {"quote_char": '"' if quoted else False, "newlines_in_values": quoted}
+    parsing = pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=lose, **quoting)
     types = dict.fromkeys(wanted, pa.string())
     converting = pacsv.ConvertOptions(include_columns=wanted, column_types=types, check_utf8=False)
     try:
@@ -167,13 +177,21 @@ def _parquet_rows(files: list[Path], wanted: list[str]) -> Iterator[Batch]:
             absent = [name for name in wanted if name not in file.schema_arrow.names]
             if absent:
                 raise DataError(f"{path} has no column {absent[0]!r}, unlike the files before it.")
+            _check_periods(path, file.schema_arrow, wanted)
             for rows in file.iter_batches(BATCH_ROWS, columns=wanted, use_threads=False):
                 columns = {name: rows.column(name) for name in wanted}
                 yield Batch(columns, start, start + rows.num_rows)
                 start += rows.num_rows
 
 
-def _json_source(path: Path) -> Source:
+def _check_periods(path: Path, schema: Any, wanted: list[str]) -> None:
+    """Refuse periods of pandas, which are bare numbers to whoever has not imported pandas."""
+    for name in wanted:
+        if (schema.field(name).metadata or {}).get(b"ARROW:extension:name") == b"pandas.period":
+            raise DataError(f"{path}: column {name!r} holds periods of pandas, which are not supported; use dates.")
+
+
+def _json_source(path: Path, named: Sequence[str]) -> Source:
     head = _head(path)
     if head.lstrip()[:1] == b"[":
         raise DataError(f"{path} is one JSON array; expected JSON lines, one object on each line.")
@@ -181,9 +199,29 @@ def _json_source(path: Path) -> Source:
     samples = [row for row in found if row is not None]
     if not samples:
         raise DataError(f"{path}: no JSON object found; expected one object on each line.")
+    absent = [name for name in named if not any(name in row for row in samples)]
+    samples += _late_rows(path, absent)
     names = list(dict.fromkeys(name for row in samples for name in row))
     rows = lambda wanted: _readable(path, _json_rows(path, wanted, samples), "")  # noqa: E731
     return Source(str(path), names, rows, path.stat().st_size, "bytes")
+
+
+def _late_rows(path: Path, absent: list[str]) -> list[dict[str, Any]]:
+    """Return the first row of each of these keys, found by going through the file; none for a key that never occurs."""
+    found: dict[str, dict[str, Any]] = {}
+    blocks = _readable(path, _line_blocks(_Input(path).stream), "") if absent else iter(())
+    for line in (line for block in blocks for line in block.split(b"\n")):
+        missing = [name for name in absent if name not in found]
+        if not missing:
+            break
+        row = _parsed(line)[0] if any(_may_name(line, name) for name in missing) else None
+        found.update({name: row for name in missing if row is not None and name in row})
+    return list(found.values())
+
+
+def _may_name(line: bytes, name: str) -> bool:
+    """Tell lines worth parsing: a key stands there as it is, or spelled with escapes."""
+    return b'"' + name.encode(errors="replace") + b'"' in line or b"\\" in line
 
 
 def _parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
@@ -264,7 +302,4 @@ _OPENERS: dict[str, Callable[[Path], Source]] = {
     ".tsv": _csv_source,
     ".parquet": _parquet_source,
     ".pq": _parquet_source,
-    ".jsonl": _json_source,
-    ".ndjson": _json_source,
-    ".json": _json_source,
 }

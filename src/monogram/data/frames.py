@@ -19,6 +19,10 @@ PAIR_COLUMNS = ("user", "item", "weight")
 
 def frame_source(data: Any) -> Source | None:
     """Open a data frame as a source; None when it is not a frame that narwhals knows."""
+    if isinstance(data, pa.RecordBatchReader):
+        return Source("the pyarrow stream", data.schema.names, lambda wanted: _streamed(data, wanted))
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
     try:
         frame = nw.from_native(data, pass_through=True)
     except nw.exceptions.DuplicateError as error:
@@ -32,6 +36,17 @@ def frame_source(data: Any) -> Source | None:
         eager = frame
         return Source(label, list(eager.columns), lambda wanted: _batches(eager, wanted), len(eager))
     return None
+
+
+def _streamed(stream: Any, wanted: list[str]) -> Iterator[Batch]:
+    start = 0
+    try:
+        for rows in stream:
+            for part in (rows.slice(first, BATCH_ROWS) for first in range(0, rows.num_rows, BATCH_ROWS)):
+                yield Batch({name: part.column(name) for name in wanted}, start, start + part.num_rows)
+                start += part.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"the pyarrow stream could not be read: {error}") from error
 
 
 def _collected(frame: Any, wanted: list[str], label: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from monogram.data.clean import Fault, Style, clean_ids, clean_times, clean_weights
 from monogram.data.columns import Columns
@@ -155,11 +156,20 @@ class Gatherer:
         items, columns = self.items.finish(textual)
         weights = self._weights.finish() if self.names.weight is not None else None
         times = self._times.finish() if self.names.time is not None else None
+        breaks = _line_breaks(users, items) if textual else []
         floats = [f'ids of column "{name}" came as floats and became integers' for name in self._from_floats]
         shape = (len(users), len(items))
         found = merged(rows, columns, weights, times, shape, merge == "binary")
         del rows, columns, weights, times
-        return conclude(found, users, items, merge, self.tally, [*notes, *floats])
+        return conclude(found, users, items, merge, self.tally, [*notes, *floats, *breaks])
+
+
+def _line_breaks(*vocabularies: Vocabulary) -> list[str]:
+    """Line on ids that only a quote, perhaps never meant as one, lets run over several lines."""
+    texts = [ids._array for ids in vocabularies if ids.kind == "string"]
+    count = sum(pc.sum(pc.match_substring_regex(text, "[\r\n]")).as_py() or 0 for text in texts)
+    contain = "id contains" if count == 1 else "ids contain"
+    return [f"{count:,} {contain} a line break: was a quote left open?"] if count else []
 
 
 def conclude(

@@ -96,7 +96,9 @@ def _read(
         return read_npz(path, user, item, weight, time, merge, on_error == "skip", part)
     if part != "train":
         raise ParameterError(f"part={part!r} is for .npz split files only.")
-    opened = file_source(path) if path is not None else _in_memory(source)
+    opened = (
+        _in_memory(source) if path is None else file_source(path, [name for name in columns if isinstance(name, str)])
+    )
     names = _columns(opened, path is None and opened.label.endswith("pairs"), user, item, weight, time)
     note = names.note
     if note is not None and not quiet and sys.stderr is not None:
@@ -114,8 +116,20 @@ def as_interactions(log: Any) -> Interactions:
     if isinstance(log, Interactions):
         return log
     if sp.issparse(log) or (isinstance(log, np.ndarray) and log.ndim == 2):
+        _check_no_pairs(log)
         return Interactions.from_csr(log)
     return read(log)
+
+
+def _check_no_pairs(matrix: Any) -> None:
+    """Refuse a dense array that may as well hold pairs of ids as weights."""
+    narrow = isinstance(matrix, np.ndarray) and matrix.dtype.kind in "iu" and matrix.shape[1] in (2, 3)
+    if narrow and (matrix > 1).any():
+        raise DataError(
+            f"an array of {matrix.shape[0]:,} × {matrix.shape[1]} integers is ambiguous: for rows of (user, item) or "
+            "(user, item, weight) give a list, as array.tolist(); for a matrix of users by items a SciPy sparse "
+            "matrix, or Interactions.from_csr(array)."
+        )
 
 
 def _check_parameters(merge: str | None, on_error: str, part: str) -> None:
@@ -153,7 +167,10 @@ def _in_memory(source: Any) -> Source:
     if frame is not None:
         return frame
     if sp.issparse(source) or isinstance(source, np.ndarray):
-        raise DataError("read takes rows, not a matrix: use Interactions.from_csr for users by items.")
+        raise DataError(
+            "read takes rows, not a matrix: use Interactions.from_csr for users by items, "
+            "or array.tolist() where an array holds (user, item) rows."
+        )
     if isinstance(source, Iterable) and not isinstance(source, (bytes, dict)):
         return pairs_source(source)
     raise DataError(

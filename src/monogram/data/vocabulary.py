@@ -112,7 +112,7 @@ class Vocabulary:
         Parameters
         ----------
         ids
-            Any sequence. The spelling may differ: `"42"` finds the integer 42, 42 finds the string
+            Any sequence. The spelling may differ: `"42"` and 42.0 find the integer 42, 42 finds the string
             `"42"`, and the text of a UUID finds it. Whatever else an element is, it is unknown.
         """
         if isinstance(ids, (str, bytes)):
@@ -235,7 +235,9 @@ def _to_arrow(ids: Any) -> Any:
 def _elements(ids: Any) -> Iterable[Any]:
     if isinstance(ids, (pa.Array, pa.ChunkedArray)):
         return cast("list[Any]", ids.to_pylist())
-    return ids.tolist() if isinstance(ids, np.ndarray) else cast("Iterable[Any]", ids)
+    if isinstance(ids, np.ndarray):
+        return cast("list[Any]", ids.tolist())
+    return (one.as_py() if isinstance(one, pa.Scalar) else one for one in ids)
 
 
 def _from_objects(values: list[Any]) -> Any:
@@ -332,6 +334,8 @@ def _fits(key: Any, type_: Any) -> bool:
 def _integer_key(value: object) -> int | None:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
+    if isinstance(value, (float, np.floating)):  # a column of integers with a gap arrives as floats
+        return int(value) if value.is_integer() else None
     return decimal_key(value) if isinstance(value, str) else None
 
 

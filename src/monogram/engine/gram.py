@@ -18,12 +18,16 @@ from monogram.engine.native import kernel
 Float = NDArray[np.float64]
 
 
-def squares(matrix: Any, weights: Float | None = None) -> Float:
-    """Diagonal of the Gram: the sum of w·x² by column, in float64."""
-    values = matrix.data.astype(np.float64) ** 2
-    if weights is not None:
-        values *= np.repeat(weights, np.diff(matrix.indptr))
-    total: Float = np.bincount(matrix.indices, values, matrix.shape[1]).astype(np.float64)
+def squares(matrix: Any, weights: Float | None = None, slab: int = 1_000_000) -> Float:
+    """Diagonal of the Gram: the sum of w·x² by column, in float64, a slab of events at a time."""
+    total = np.zeros(matrix.shape[1])
+    rows = None if weights is None else np.searchsorted(matrix.indptr, np.arange(matrix.nnz), side="right") - 1
+    for start in range(0, matrix.nnz, slab):
+        part = slice(start, start + slab)
+        values = matrix.data[part].astype(np.float64) ** 2
+        if weights is not None and rows is not None:
+            values *= weights[rows[part]]
+        total += np.bincount(matrix.indices[part], values, matrix.shape[1])
     return total
 
 

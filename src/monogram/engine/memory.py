@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from monogram.errors import ParameterError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -22,8 +24,9 @@ def parse(memory: int | float | str | None) -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", memory.lower())
         if match and match[2] in _UNITS:
             memory = float(match[1]) * _UNITS[match[2]]
-    if isinstance(memory, str | bool) or not memory > 0:
-        raise ParameterError(f'memory = {memory!r}; expected bytes above 0, or a text such as "8 GB" or "512 MiB"')
+    if isinstance(memory, bool) or not isinstance(memory, int | float | np.number) or not 0 < memory < 2**63:
+        given = repr(memory)[:60]
+        raise ParameterError(f'memory = {given}; expected bytes above 0, or a text such as "8 GB" or "512 MiB"')
     return int(memory)
 
 
@@ -39,14 +42,23 @@ def show(number: float) -> str:
 def available() -> int:
     """Bytes this process may still take: what the system has free, within the limit of its container."""
     free = [_system_free()]
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    for folder, limit, used in (
+        ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
-        bound, taken = _number(limit), _number(used)
+        bound, taken = _number(f"{folder}/{limit}"), _number(f"{folder}/{used}")
         if bound is not None and taken is not None:
-            free.append(max(0, bound - taken))
+            free.append(max(0, bound - taken + _cached(f"{folder}/memory.stat")))
     return min(free)
+
+
+def _cached(path: str) -> int:
+    """Bytes of files a container holds in memory only because nobody needed the room yet."""
+    try:
+        match = re.search(r"^inactive_file (\d+)", Path(path).read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(match[1]) if match else 0
 
 
 def _number(path: str) -> int | None:

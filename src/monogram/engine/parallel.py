@@ -7,10 +7,13 @@ and the number is ours to set on every call.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from monogram.errors import ParameterError
 
@@ -19,20 +22,38 @@ def count(threads: int | None) -> int:
     """The number of threads to use: what was asked, else the cores this process may run on."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
         raise ParameterError(f"threads = {threads!r}; expected a whole number of at least 1, or None for all cores")
-    return threads
+    return int(threads)
+
+
+_lock = threading.Lock()
+_inside: list[Any] = []  # [number of blocks, what restores BLAS]: a setting of the whole process
 
 
 @contextmanager
 def limited(threads: int | None) -> Iterator[int]:
-    """Hold BLAS to the given number of threads inside the block."""
+    """Hold BLAS to the given number of threads inside the block.
+
+    The number is the whole process's: while several threads are inside, that of the first holds, and the last to leave
+    restores what was there before.
+    """
     import scipy.linalg.cython_blas  # noqa: F401  (the pool must be loaded to be limited)
     from threadpoolctl import threadpool_limits
 
     number = count(threads)
-    with threadpool_limits(limits=number, user_api="blas"):
+    with _lock:
+        if not _inside:
+            _inside.extend([0, threadpool_limits(limits=number, user_api="blas")])
+        _inside[0] += 1
+    try:
         yield number
+    finally:
+        with _lock:
+            _inside[0] -= 1
+            if not _inside[0]:
+                _inside.pop().restore_original_limits()
+                _inside.clear()
 
 
 def over(

@@ -108,7 +108,15 @@ class Plan:
         return "\n".join(lines)
 
 
-def plan(size: Size, *, budget: int, solver: str = "auto", dtype: Any = np.float32, threads: int = 1) -> Plan:
+def plan(
+    size: Size,
+    *,
+    budget: int,
+    solver: str = "auto",
+    solvers: tuple[str, ...] = ("primal", "dual"),
+    dtype: Any = np.float32,
+    threads: int = 1,
+) -> Plan:
     """Choose between the primal and the dual inverse.
 
     Parameters
@@ -116,22 +124,22 @@ def plan(size: Size, *, budget: int, solver: str = "auto", dtype: Any = np.float
     size : Size
         Of the matrix; see `measure` and `guess`.
     solver : "auto", "primal" or "dual"
-        What is named is taken if it fits.
+        What is named is taken.
+    solvers : those that can be used at all
     budget : int
         Bytes the fit may take.
     """
     dtype = np.dtype(dtype)
     threads = parallel.count(threads)
-    costs = (
-        _cost("primal", size.items, size.events, size.pairs_by_user, dtype, threads),
-        _cost("dual", size.users, size.events, size.pairs_by_item, dtype, threads),
-    )
-    primal, dual = costs
+    sides = {"primal": (size.items, size.pairs_by_user), "dual": (size.users, size.pairs_by_item)}
+    found = {name: _cost(name, sides[name][0], size.events, sides[name][1], dtype, threads) for name in solvers}
+    costs = tuple(found.values())
     if solver != "auto":
-        chosen = primal if solver == "primal" else dual
-    elif primal.bytes > budget or dual.bytes > budget:
+        chosen = found[solver]
+    elif len(costs) == 1 or any(cost.bytes > budget for cost in costs):
         chosen = min(costs, key=lambda cost: cost.bytes)
     else:
+        primal, dual = found["primal"], found["dual"]
         chosen = dual if dual.flops * DUAL_ADVANTAGE <= primal.flops else primal
     return Plan(size.users, size.items, size.events, dtype.name, budget, chosen, costs)
 

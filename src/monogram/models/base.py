@@ -51,6 +51,7 @@ class Work:
     used: str = "none"
     planned: int | None = None
     residual: float | None = None
+    error: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -77,6 +78,7 @@ class Report:
     peak_bytes : most memory taken during the fit above what the process held before (None: not measurable)
     planned_bytes : what the plan foresaw
     residual : largest off-diagonal entry of (S + Λ)B − S on probe columns, relative to max|S|
+    error : error of the weights on those columns, relative to the largest: a bound, or where that is large an estimate
     """
 
     solver: str
@@ -86,6 +88,7 @@ class Report:
     peak_bytes: int | None
     planned_bytes: int | None
     residual: float | None
+    error: float | None = None
 
     def __str__(self) -> str:
         stages = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items() if value >= 0.005)
@@ -95,7 +98,7 @@ class Report:
             planned = "" if self.planned_bytes is None else f" (planned {memory_.show(self.planned_bytes)})"
             lines.append(f"peak {memory_.show(self.peak_bytes)}{planned}")
         if self.residual is not None:
-            lines.append(f"residual {self.residual:.1e}")
+            lines.append(f"residual {self.residual:.1e}, error of the weights at most about {self.error or 0:.0e}")
         return "\n".join(lines)
 
 
@@ -143,17 +146,19 @@ class Recommender:
             Receives the name of the stage and the work done in it since the last call.
         """
         self._forget()
-        parameters.check(self)
-        options = (_dtype(dtype), memory_.parse(memory), parallel.count(threads), _solver(solver))
+        self.__post_init__()  # a parameter may have been changed since
+        memory_.parse(memory)
+        asked = (parallel.count(threads), _solver(solver), progress or silent)
+        _dtype(dtype)
         data = as_interactions(log)
         with parallel.limited(threads) as number:
-            work = Work(*options, progress or silent)
+            work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
             self._warm(work)
             work.tick("compile")
             with memory_.Peak() as peak:
                 weights = self._fit(data, work)
             work.tick("weights")
-        report = Report(work.used, dtype, number, work.seconds, peak.bytes, work.planned, work.residual)
+        report = Report(work.used, dtype, number, work.seconds, peak.bytes, work.planned, work.residual, work.error)
         self._become(data, weights, report)
         return self
 
@@ -221,6 +226,7 @@ class Recommender:
         ----------
         users : ids of users in the training log; with neither users nor histories, all of them
         histories : list of histories, each a list of item ids or a mapping from item id to weight
+            A log merged as "binary" knows no weights: there every item of a history counts 1.
         k : how many items each gets (fewer only where fewer are eligible)
         allow, deny : item ids
             Only these; none of these. One list for all, or one list for each request.

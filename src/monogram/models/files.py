@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from monogram.errors import DataError, ModelFileError, MonogramError
 from monogram.weights import from_tensors
 
 if TYPE_CHECKING:
-    from monogram.models.base import Recommender
+    from monogram.models.base import Recommender, Report
+
+_BLOCK = 1 << 20  # values looked at in one step
 
 
 def save(model: Recommender, path: str | Path) -> None:
@@ -48,20 +51,22 @@ def load(path: str | Path, *, verify: bool = True, models: Iterable[type[Recomme
     Parameters
     ----------
     path : file written by `save`
-    verify : compare every byte with its checksum; False loads at once and trusts the file
+    verify : compare every byte with its checksum and look for weights that are not finite; False loads at once and
+        trusts the large arrays
     models : classes of your own, beside the registry's, that the file may hold
     """
     stored = store.load(path, verify=verify)
     try:
-        return _model(stored.header, stored.tensors, models)
+        return _model(stored.header, stored.tensors, models, verify)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, MonogramError) as error:
         raise ModelFileError(f"{path} does not hold a whole model ({error}); save it again") from error
 
 
-def _model(header: dict[str, Any], tensors: dict[str, Any], models: Iterable[type[Recommender]]) -> Recommender:
-    from monogram.models.base import Report
+def _model(
+    header: dict[str, Any], tensors: dict[str, Any], models: Iterable[type[Recommender]], verify: bool
+) -> Recommender:
     from monogram.models.registry import MODELS
 
     known = MODELS | {one.name: one for one in models}
@@ -72,8 +77,41 @@ def _model(header: dict[str, Any], tensors: dict[str, Any], models: Iterable[typ
     model = known[header["model"]](**header["parameters"])
     log = Interactions(_matrix(header, tensors), _ids(tensors["users"]), _ids(tensors["items"]), None, header["merge"])
     own = {name.removeprefix("weights."): array for name, array in tensors.items() if name.startswith("weights.")}
-    model._become(log, from_tensors(header["weights"], own, log.matrix), Report(**header["report"]))
+    _check_weights(own, verify)
+    model._become(log, from_tensors(header["weights"], own, log.matrix), _report(header["report"]))
     return model
+
+
+def _report(stored: dict[str, Any]) -> Report:
+    from monogram.models.base import Report
+
+    report = Report(**stored)
+    if not isinstance(report.seconds, dict):
+        raise DataError("its report has no seconds by stage")
+    named = {name: value for name, value in stored.items() if name not in ("solver", "dtype", "seconds")}
+    measured = [value for value in named.values() if value is not None]
+    if not all(type(one) in (int, float) for one in [*measured, *report.seconds.values()]):
+        raise DataError("its report holds something else where a number was expected")
+    return report
+
+
+def _check_weights(tensors: dict[str, Any], verify: bool) -> None:
+    """Vectors always; the large matrices, which would be read whole, only to verify."""
+    for name, tensor in tensors.items():
+        if (verify or tensor.ndim < 2) and not _finite(tensor):
+            raise DataError(f"its weights hold a value in {name!r} that is not finite")
+        if name in ("roots", "penalties") and not (tensor > 0).all():
+            raise DataError(f"its weights hold a value in {name!r} that is not above 0")
+
+
+def _finite(tensor: Any) -> bool:
+    """Whether every value is finite, block by block: the answer for all at once would be a second large array."""
+    if tensor.ndim == 0:
+        return bool(np.isfinite(tensor))
+    rows = max(1, _BLOCK // max(1, tensor[:1].size))
+    blocks = (tensor[start : start + rows] for start in range(0, len(tensor), rows))
+    with ThreadPoolExecutor() as pool:  # NumPy releases the GIL
+        return all(pool.map(lambda block: bool(np.isfinite(block).all()), blocks))
 
 
 def _ids(tensor: Any) -> Vocabulary:
@@ -85,6 +123,8 @@ def _matrix(header: dict[str, Any], tensors: dict[str, Any]) -> Any:
     arrays = (tensors["log.weights"], tensors["log.items"], tensors["log.pointers"])
     matrix = sp.csr_array(arrays, shape=(header["users"], header["items"]))
     matrix.check_format(full_check=True)
+    if not (np.isfinite(matrix.data).all() and (matrix.data > 0).all()):
+        raise DataError("its training data has a weight that is not a finite number above 0")
     if not matrix.has_canonical_format or matrix.data.dtype != np.float32:
         raise DataError("its training data is not in canonical form")
     return matrix

@@ -26,6 +26,7 @@ from monogram.weights import Dense, Dual, Weights
 
 Float = NDArray[np.float64]
 WORST_RESIDUAL = 1e-3
+WORST_ERROR = 1e-2
 
 
 @dataclass(kw_only=True, eq=False)
@@ -50,18 +51,25 @@ class FullRank(Recommender):
         tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
         for solve in (inverse.primal, inverse.dual):
             solved = solve(tiny, np.ones(2), dtype=work.dtype)
-            inverse.residual(tiny, np.ones(2), solved)
+            inverse.certificate(tiny, np.ones(2), solved)
             if isinstance(solved, inverse.Primal):
                 solved.into_weights(np.ones(2), np.ones(2), 1)
 
     def _plan(self, size: Size, work: Work) -> Plan:
         l2, dropout = self._rates()
-        solver = work.solver
+        solvers: tuple[str, ...] = ("primal", "dual")
         if l2 == 0 and dropout == 0:  # the dual divides by the penalties
-            if solver == "dual":
+            if work.solver == "dual":
                 raise ParameterError("solver='dual' needs l2 or dropout above 0; give one, or use solver='primal'")
-            solver = "primal"
-        return plan(size, solver=solver, dtype=work.dtype, budget=work.budget, threads=work.threads)
+            solvers = ("primal",)
+        return plan(
+            size,
+            budget=work.budget,
+            solver=work.solver,
+            solvers=solvers,
+            dtype=work.dtype,
+            threads=work.threads,
+        )
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         chosen = self._plan(measure(log.matrix), work).require().chosen
@@ -72,7 +80,7 @@ class FullRank(Recommender):
         solve = inverse.primal if chosen.solver == "primal" else inverse.dual
         solved = solve(log.matrix, penalties, dtype=work.dtype, threads=work.threads, stage=work.tick)
         work.tick("diagonal")
-        work.residual = inverse.residual(log.matrix, penalties, solved)
+        work.residual, work.error = inverse.certificate(log.matrix, penalties, solved)
         work.tick("residual")
         self._judge(work)
         theta, delta = self._head(solved.diagonal, penalties, d)
@@ -80,12 +88,14 @@ class FullRank(Recommender):
 
     def _judge(self, work: Work) -> None:
         assert work.residual is not None
-        if not np.isfinite(work.residual):
+        if not (np.isfinite(work.residual) and np.isfinite(work.error or 0)):
             raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
-        if work.residual > WORST_RESIDUAL:
-            advice = "use dtype='float64'" if work.dtype == "float32" else "raise l2"
+        if work.residual > WORST_RESIDUAL or (work.error or 0) > WORST_ERROR:
+            other = "dual" if work.used == "primal" else "primal"
+            advice = f"use dtype='float64', or try solver='{other}'" if work.dtype == "float32" else "raise l2"
             warnings.warn(
-                f"the residual of this fit is {work.residual:.1e}, above {WORST_RESIDUAL:g}: {advice}",
+                f"this fit is not exact: its residual is {work.residual:.1e} (good: below {WORST_RESIDUAL:g}), and its "
+                f"weights are off by some {work.error or 0:.0e} of the largest (good: below {WORST_ERROR:g}); {advice}",
                 MonogramWarning,
                 stacklevel=4,
             )
@@ -99,7 +109,7 @@ class EASE(FullRank):
     """
 
     name: ClassVar[str] = "ease"
-    l2: float = param(100.0, "penalty on the squared weights", low=0)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
 
     def _rates(self) -> tuple[float, float]:
         return self.l2, 0.0
@@ -117,7 +127,7 @@ class EDLAE(FullRank):
     """
 
     name: ClassVar[str] = "edlae"
-    l2: float = param(100.0, "penalty on the squared weights", low=0)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
 
     def _rates(self) -> tuple[float, float]:
@@ -136,7 +146,7 @@ class DLAE(FullRank):
     """
 
     name: ClassVar[str] = "dlae"
-    l2: float = param(100.0, "penalty on the squared weights", low=0)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
 
     def _rates(self) -> tuple[float, float]:
@@ -158,10 +168,10 @@ class DEQL(FullRank):
     """
 
     name: ClassVar[str] = "deql"
-    l2: float = param(100.0, "penalty on the squared weights", low=0)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
-    a: float = param(1.0, "weight of the error on hidden entries", low=0)
-    b: float = param(0.5, "weight of the error on kept entries", low=0)
+    a: float = param(1.0, "weight of the error on hidden entries", low=0, high=1e6)
+    b: float = param(0.5, "weight of the error on kept entries", low=0, high=1e6)
     zero_diagonal: bool = param(False, "force the diagonal of the weights to 0")
 
     def __post_init__(self) -> None:

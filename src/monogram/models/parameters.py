@@ -1,13 +1,17 @@
 """The parameters of a model: dataclass fields that carry their bounds and their help.
 
-They are the only source for the constructor, the commands' flags, the saved header and the documentation.
+They are the only source for the constructor, the commands' flags, the saved header and the documentation. A plain
+field is a parameter too, without bounds. Its type follows its default; without a default, its value.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from monogram.errors import ParameterError
 
@@ -19,27 +23,66 @@ def param(default: Any, help: str, *, low: float = -math.inf, high: float = math
 
 def check(model: Any) -> None:
     """Bring each parameter to its type, or say what is wrong with it."""
+    checks: dict[type, Callable[[Any, Any], Any]] = {bool: _boolean, int: _whole, float: _number, str: _text}
     for field in dataclasses.fields(model):
-        value = getattr(model, field.name)
-        kind = type(field.default)
-        setattr(model, field.name, _boolean(field, value) if kind is bool else _number(field, value))
+        if field.init:
+            value = _plain(getattr(model, field.name))
+            kind = _kind(field, value)
+            setattr(model, field.name, checks[kind](field, value) if kind in checks else value)
+
+
+def _kind(field: Any, value: Any) -> type:
+    """bool, int, float or str, whichever a parameter must be; object when it may be anything."""
+    default = _plain(field.default)
+    bounded = default is None and value is not None and "low" in field.metadata
+    if default is dataclasses.MISSING or bounded:
+        default = value
+    found = next((kind for kind in (bool, int, float, str) if isinstance(default, kind)), object)
+    return float if found is int and field.type in (float, "float") else found
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _boolean(field: Any, value: Any) -> bool:
-    if type(value).__name__ not in ("bool", "bool_"):
-        raise ParameterError(f"{field.name} = {value!r}; expected True or False")
-    return bool(value)
+    if not isinstance(value, bool):
+        raise _wrong(field, value, "True or False")
+    return value
 
 
-def _number(field: Any, value: Any) -> float:
-    low, high, below = (field.metadata[key] for key in ("low", "high", "below"))
+def _text(field: Any, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _wrong(field, value, "a text")
+    return value
+
+
+def _whole(field: Any, value: Any) -> int:
+    number = _number(field, value, "a whole number")
+    if not number.is_integer():
+        raise _wrong(field, value, "a whole number" + _bounds(field))
+    return int(value)
+
+
+def _number(field: Any, value: Any, what: str = "a number") -> float:
+    low, high = field.metadata.get("low", -math.inf), field.metadata.get("high", math.inf)
     try:
         number = math.nan if isinstance(value, bool | str) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not (low <= number <= high and math.isfinite(number)) or (below and number == high):
-        upper = "" if high == math.inf else f" and {'below' if below else 'at most'} {high:g}"
-        raise ParameterError(
-            f"{field.name} = {value!r}; expected a number of at least {low:g}{upper} ({field.metadata['help']})"
-        )
+    at_end = number == high and field.metadata.get("below", False)
+    if not (low <= number <= high and math.isfinite(number)) or at_end:
+        raise _wrong(field, value, what + _bounds(field))
     return number
+
+
+def _bounds(field: Any) -> str:
+    low, high = field.metadata.get("low", -math.inf), field.metadata.get("high", math.inf)
+    lower = "" if low == -math.inf else f" of at least {low:g}"
+    upper = "" if high == math.inf else f"{'below' if field.metadata.get('below') else 'at most'} {high:g}"
+    return lower + (" and " if lower and upper else " " if upper else "") + upper
+
+
+def _wrong(field: Any, value: Any, expected: str) -> ParameterError:
+    meaning = field.metadata.get("help")
+    return ParameterError(f"{field.name} = {value!r}; expected {expected}" + (f" ({meaning})" if meaning else ""))

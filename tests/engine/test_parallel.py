@@ -1,0 +1,60 @@
+"""Threads: how many, who waits for whom, and nothing left changed."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from monogram.engine import parallel
+from monogram.errors import ParameterError
+
+
+def test_concurrent_limits_leave_blas_as_it_was():
+    with parallel.limited(None):
+        pass
+    before = [one["num_threads"] for one in threadpool_info()]
+    barrier = threading.Barrier(6)
+
+    def work(number):
+        for _ in range(20):
+            barrier.wait()
+            with parallel.limited(1 + number % 3):
+                np.ones((30, 30)) @ np.ones((30, 30))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert [one["num_threads"] for one in threadpool_info()] == before
+
+
+def test_every_piece_is_worked_on_once():
+    for threads in (1, 3):
+        seen, done = np.zeros(100, int), []
+
+        def work(start, stop, seen=seen):
+            seen[start:stop] += 1
+
+        parallel.over(work, 100, 7, threads, done.append)
+        assert (seen == 1).all()
+        assert sum(done) == 100
+
+
+def test_an_error_in_a_thread_is_raised():
+    def work(start, stop):
+        if start >= 50:
+            raise ValueError("here")
+
+    with pytest.raises(ValueError, match="here"):
+        parallel.over(work, 100, 10, 2)
+
+
+def test_threads_must_be_a_number():
+    assert parallel.count(np.int64(2)) == 2
+    for wrong in (0, -1, 1.5, True, "two"):
+        with pytest.raises(ParameterError, match="threads"):
+            parallel.count(wrong)
