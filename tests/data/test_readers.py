@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monogram.data import encode, files, progress
+from monogram.data import encode, files, frames, progress
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions, read
 from monogram.errors import DataError, ParameterError
@@ -80,6 +80,10 @@ def written(folder: Path, kind: str) -> object:
         "polars category": lambda: pl.DataFrame(TABLE).with_columns(pl.col("user").cast(pl.Categorical)),
         "polars lazy": lambda: pl.LazyFrame(TABLE),
         "arrow": lambda: pa.table(TABLE),
+        "arrow batch": lambda: pa.record_batch(TABLE),
+        "arrow stream": lambda: pa.RecordBatchReader.from_batches(
+            pa.table(TABLE).schema, pa.table(TABLE).to_batches(3)
+        ),
         "arrow large": lambda: pa.table({**TABLE, "user": pa.array(TABLE["user"], pa.large_string())}),
         "arrow view": lambda: pa.table({**TABLE, "user": pa.array(TABLE["user"], pa.string_view())}),
     }
@@ -89,7 +93,7 @@ def written(folder: Path, kind: str) -> object:
 SOURCES = [
     "csv", "CSV as str", "semicolon", "bar", "tsv", "bom", "crlf", "csv.gz", "csv.zst", "jsonl", "ndjson", "json",
     "jsonl.gz", "parquet", "folder", "pandas", "pandas category", "pandas object", "polars", "polars category",
-    "polars lazy", "arrow", "arrow large", "arrow view", "duckdb",
+    "polars lazy", "arrow", "arrow batch", "arrow stream", "arrow large", "arrow view", "duckdb",
 ]  # fmt: skip
 
 
@@ -148,6 +152,40 @@ def test_as_interactions():
     assert as_interactions(sp.csr_array(np.eye(2))).n_events == 2
     assert as_interactions(np.eye(3)).n_users == 3
     assert as_dicts(as_interactions(ROWS)) == SUMS
+    assert as_interactions(np.array([[1, 0], [1, 1]])).n_events == 3
+    assert as_interactions(np.array([[2.0, 3.0], [0.0, 1.0]])).n_events == 3
+    assert as_interactions(np.array([[2, 3, 4, 5]])).n_items == 4
+
+
+@pytest.mark.parametrize("rows", [[[1, 2], [1, 3]], [[7, 8, 1], [7, 9, 1]]])
+def test_arrays_that_may_be_pairs_or_a_matrix(rows):
+    array = np.array(rows)
+    with pytest.raises(DataError, match=rf"2 × {array.shape[1]} integers is ambiguous.*list.*sparse.*from_csr"):
+        as_interactions(array)
+    with pytest.raises(DataError, match=r"from_csr.*tolist"):
+        read(array)
+    assert as_interactions(array.tolist()).n_users == 1
+    assert as_interactions(sp.csr_array(array)).n_users == 2
+
+
+def test_arrow_streams(monkeypatch):
+    monkeypatch.setattr(frames, "BATCH_ROWS", 3)
+    rows = pa.record_batch({"user": ["a", "b", "c", "d", None], "item": list("vwxyz")})
+    stream = pa.RecordBatchReader.from_batches(rows.schema, [rows.slice(0, 2), rows.slice(1)])
+    with pytest.raises(DataError, match=r"the pyarrow stream, row 6, column .user.: the id is missing"):
+        read(stream, quiet=True)
+    stream = pa.RecordBatchReader.from_batches(rows.schema, [rows.slice(0, 2), rows.slice(1)])
+    log = read(stream, quiet=True, on_error="skip")
+    assert (log.n_events, log.skipped) == (4, 1)
+    with pytest.raises(DataError, match="no rows"):
+        read(stream, quiet=True)
+
+    def broken():
+        yield rows.slice(0, 2)
+        raise pa.ArrowInvalid("cut off")
+
+    with pytest.raises(DataError, match="stream could not be read: cut off"):
+        read(pa.RecordBatchReader.from_batches(rows.schema, broken()), quiet=True)
 
 
 # -- sources that cannot be read ---------------------------------------------------------------------------
@@ -324,7 +362,20 @@ def test_csv_ids_stay_as_written(tmp_path, texts, ids):
 
 def test_csv_quotes(tmp_path):
     path = save(tmp_path, "a.csv", 'user,item\n"a,b","line\nbreak"\n"say ""hi""",x\n')
-    assert as_dicts(read(path, quiet=True)) == {"a,b": {"line\nbreak": 1}, 'say "hi"': {"x": 1}}
+    log = read(path, quiet=True)
+    assert as_dicts(log) == {"a,b": {"line\nbreak": 1}, 'say "hi"': {"x": 1}}
+    assert "1 id contains a line break: was a quote left open?" in log.notes
+    log = read(save(tmp_path, "b.csv", 'user,item\na,"big\nb,y\nc,7" one\n"d\re",x\n'), quiet=True)
+    assert "2 ids contain a line break: was a quote left open?" in log.notes
+    assert not any("line break" in note for note in read(save(tmp_path, "c.csv", csv_text()), quiet=True).notes)
+
+
+def test_tsv_quotes_are_characters(tmp_path):
+    path = save(tmp_path, "a.tsv", 'user\titem\na\t"big\nb\ty\nc\t7" single\nd\t"x"\n')
+    expected = {"a": {'"big': 1}, "b": {"y": 1}, "c": {'7" single': 1}, "d": {'"x"': 1}}
+    assert as_dicts(read(path, quiet=True)) == expected
+    path = save(tmp_path, "b.tsv", 'user\t"item\na\tx\nb\ty\n')
+    assert read(path, "user", '"item').n_events == 2
 
 
 UUIDS = [uuid.UUID(int=9), uuid.UUID(int=2**100)]
@@ -578,6 +629,21 @@ def test_bad_json_values(tmp_path, line, words):
     assert (log.skipped, list(log.users)) == (1, ["a"])
 
 
+def test_json_keys_that_come_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_JSON_BLOCK", 4096)
+    rows = [{"user": n % 40, "item": f"i{n % 9}"} for n in range(1500)]
+    rows[1100:] = [{**row, "w": 2, "é": 5} for row in rows[1100:]]
+    path = save(tmp_path, "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    for role, name, words in (("weight", "w", "weight"), ("time", "é", "time"), ("user", "w", "id")):
+        with pytest.raises(DataError, match=f'row 1, column "{name}": the {words} is missing'):
+            read(path, **{role: name}, quiet=True)
+        assert read(path, **{role: name}, quiet=True, on_error="skip").skipped == 1100
+    with pytest.raises(DataError, match="there is no column 'x' for weight"):
+        read(path, weight="x", quiet=True)
+    with pytest.raises(DataError, match="there is no column 'x' for time"):
+        read(path, weight="w", time="x", quiet=True)
+
+
 def test_row_numbers_across_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_CSV_BLOCK", 512)
     monkeypatch.setattr(files, "_JSON_BLOCK", 512)
@@ -659,6 +725,24 @@ def test_times_of_objects_and_csv(tmp_path):
     assert read(frame, time="t", quiet=True).times.tolist() == [MICROS, MICROS + 10**6]
     path = save(tmp_path, "a.csv", "user,item,t\na,x,2020-01-01 00:00:00\nb,x,2020-01-01\n")
     assert read(path, time="t", quiet=True).times.tolist() == [MICROS, MICROS]
+
+
+def test_periods_are_no_times(tmp_path):
+    months = pd.period_range("2020-01", periods=2, freq="M")
+    frame = pd.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "t": months})
+    table = pa.table(frame)
+    for source in (frame, table, table.to_batches()[0]):
+        with pytest.raises(DataError, match=r"column .t.: times of type pandas.period are not supported"):
+            read(source, time="t", quiet=True)
+    with pytest.raises(DataError, match="the time cannot be read"):
+        read(frame.astype({"t": object}), time="t", quiet=True)
+    pq.write_table(table, tmp_path / "p.parquet")
+    with pytest.raises(DataError, match="times of type pandas"):
+        read(tmp_path / "p.parquet", time="t", quiet=True)
+    unregistered = pa.schema([pa.field("t", pa.int64(), metadata={"ARROW:extension:name": "pandas.period"})])
+    with pytest.raises(DataError, match="column 't' holds periods of pandas"):
+        files._check_periods(tmp_path, unregistered, ["t"])
+    assert read(tmp_path / "p.parquet", quiet=True).n_events == 2
 
 
 def test_latest_time_stays_and_times_follow_their_events():

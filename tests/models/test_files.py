@@ -89,6 +89,7 @@ def forged(path, change):
         (lambda h, t: h.update(weights="pickle"), "pickle"),
         (lambda h, t: h.update(merge="often"), "merge"),
         (lambda h, t: h.update(users=7), "whole model"),
+        (lambda h, t: h.update(users=2**70), "whole model"),
         (lambda h, t: h.update(items=-1), "whole model"),
         (lambda h, t: h.update(report={}), "whole model"),
         (lambda h, t: t.pop("weights.weights"), "weights"),

@@ -43,11 +43,12 @@ def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
     first = owners[0][1]
     flag = "--" + name.replace("_", "-")
     defaults = sorted({str(one.default) for _, one in owners})
-    text = f"{first.metadata['help']} ({', '.join(owner for owner, _ in owners)}; default {' or '.join(defaults)})"
+    text = f"{first.metadata.get('help', name)} ({', '.join(owner for owner, _ in owners)}; default {' or '.join(defaults)})"
     if isinstance(first.default, bool):
         hint: Any = Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=text, rich_help_panel="Model")]
     else:
-        hint = Annotated[float | None, typer.Option(flag, help=text, rich_help_panel="Model")]
+        kind: Any = type(first.default) if isinstance(first.default, int | str) else float
+        hint = Annotated[kind | None, typer.Option(flag, help=text, rich_help_panel="Model")]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
 

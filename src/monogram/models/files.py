@@ -60,7 +60,7 @@ def load(path: str | Path, *, verify: bool = True, models: Iterable[type[Recomme
         return _model(stored.header, stored.tensors, models, verify)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, MonogramError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:
         raise ModelFileError(f"{path} does not hold a whole model ({error}); save it again") from error
 
 
