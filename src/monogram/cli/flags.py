@@ -43,7 +43,8 @@ def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
     first = owners[0][1]
     flag = "--" + name.replace("_", "-")
     defaults = sorted({str(one.default) for _, one in owners})
-    text = f"{first.metadata.get('help', name)} ({', '.join(owner for owner, _ in owners)}; default {' or '.join(defaults)})"
+    models = ", ".join(owner for owner, _ in owners)
+    text = f"{first.metadata.get('help', name)} ({models}; default {' or '.join(defaults)})"
     if isinstance(first.default, bool):
         hint: Any = Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=text, rich_help_panel="Model")]
     else:

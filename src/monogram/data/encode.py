@@ -53,8 +53,8 @@ class Growing:
 class Codebook:
     """Ids seen so far, and the code of each row of each batch.
 
-    Distinct ids of a batch wait in `_waiting` until as many wait as are known; then one hash table is built
-    over all of them. So the work stays linear in the ids seen, however many batches there are.
+    Distinct ids of a batch wait in `_waiting` until half as many wait as are known; then they are looked up
+    among the known ones. So the work stays linear in the ids seen, however many batches there are.
     """
 
     def __init__(self) -> None:
