@@ -50,7 +50,7 @@ def test_public_lists(tmp_path):
         train_indptr=np.array([0, 2, 4, 6]), train_indices=np.array([0, 2, 0, 1, 1, 3]),
         test_indptr=np.array([0, 1, 2, 3]), test_indices=np.array([1, 2, 0]), shape=np.array([3, 4]),
     )  # fmt: skip
-    done = run(tmp_path / "x.npz", "--protocol", "public", "--model", "ease", "--metrics", "recall@2", "--json")
+    done = run(tmp_path / "x.npz", "--protocol", "lightgcn", "--model", "ease", "--metrics", "recall@2", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["users"] == 3
 
@@ -67,6 +67,10 @@ def test_public_lists(tmp_path):
         (["--protocol", "temporal"], 3, "time"),
         (["--format", "pdf"], 2, "pdf"),
         (["--share", "2"], 2, "share"),
+        (["--seed", "-1"], 2, "seed"),
+        (["--model", "ease,ease"], 2, "twice"),
+        (["--json", "--format", "csv"], 2, "both"),
+        (["--metrics", "recall@99999999999999999999"], 2, "recall@20"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(log, arguments, code, text):

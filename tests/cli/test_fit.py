@@ -124,3 +124,30 @@ def test_flags_are_the_parameters_of_the_models():
     for kind in MODELS.values():
         for name in kind().params():
             assert f"--{name.replace('_', '-')}" in text
+
+
+def test_the_log_is_never_written_over(log, tmp_path):
+    before = log.read_bytes()
+    done = run("fit", log, "-o", log)
+    assert done.returncode == 2
+    assert "also an input" in done.stderr
+    assert log.read_bytes() == before
+    assert run("fit", log, "-o", tmp_path).returncode == 10, "a folder, told before the work"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="shell")
+def test_nobody_listening_does_not_cost_the_model(log, tmp_path):
+    for number, ending in enumerate(("2>/dev/full", ">&-", "2>&1 | head -1")):
+        target = tmp_path / f"x{number}.mono"
+        subprocess.run(
+            f"{sys.executable} -m monogram fit '{log}' -o '{target}' {ending}", shell=True, capture_output=True
+        )
+        assert target.exists(), ending
+
+
+def test_a_terminal_without_accents(log, tmp_path):
+    assert run("fit", log, "-o", tmp_path / "x.mono").returncode == 0
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = run("similar", tmp_path / "x.mono", "crème brûlée", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "cr\\xe8me" in done.stdout

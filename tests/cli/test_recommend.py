@@ -226,7 +226,7 @@ def test_a_bad_model_file(program, shop, tmp_path, damage):
 def test_a_folder_that_is_not_there(program, shop, tmp_path):
     done = program("recommend", shop, "-o", tmp_path / "none" / "out.csv")
     assert done.code == 10
-    assert "no folder" in done.err
+    assert "is not there" in done.err
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")

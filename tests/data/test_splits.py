@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -178,3 +181,58 @@ def test_the_seed_decides():
 def test_what_cannot_be_cut_is_refused(cut, kind, text):
     with pytest.raises(kind, match=text):
         cut()
+
+
+def test_what_was_known_before_the_moment_stays_known():
+    """Buying again after the cut takes nothing out of train, and is not a target."""
+    rows_ = [(f"u{n % 20}", f"i{n % 7}", 1.0, n) for n in range(400)]
+    rows = {"user": [e[0] for e in rows_], "item": [e[1] for e in rows_], "t": [e[3] for e in rows_]}
+    data = mg.read(pa.table(rows), time="t", quiet=True)
+    split = splits.temporal(data, at=100)
+    before = {(user, item) for user, item, _, moment in rows_ if moment < 100}
+    assert events(split.train) == before
+    assert not events(split.targets) & before
+
+
+def test_a_moment_can_be_a_date():
+    rows = {"user": ["a", "a", "b", "b"], "item": ["x", "y", "x", "z"]}
+    days = np.array(["2025-01-01", "2025-03-01", "2025-01-05", "2025-04-01"], "datetime64[us]")
+    data = mg.read(pa.table(rows | {"t": pa.array(days)}), time="t", quiet=True)
+    for at in ("2025-02-01", np.datetime64("2025-02-01"), datetime.datetime(2025, 2, 1), datetime.date(2025, 2, 1)):
+        assert events(splits.temporal(data, at=at).targets) == {("a", "y"), ("b", "z")}
+    for at in ("soon", None.__class__, True):
+        with pytest.raises(ParameterError, match="at = "):
+            splits.temporal(data, at=at)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda: splits.holdout(log(), seed=-1),
+        lambda: splits.holdout(log(), seed=1.5),
+        lambda: splits.holdout(log(), share="0.2"),
+        lambda: splits.strong(log(), users=True),
+        lambda: splits.strong(log(), users="300"),
+    ],
+)
+def test_options_of_another_type_are_refused(cut):
+    with pytest.raises(ParameterError):
+        cut()
+
+
+def test_a_share_may_be_any_float():
+    assert splits.strong(log(users=60), users=np.float32(0.25)).train.n_users == 45
+
+
+def test_public_counts_users_without_history(tmp_path):
+    np.savez(
+        tmp_path / "x.npz",
+        train_indptr=np.array([0, 2, 2], np.int32),
+        train_indices=np.array([0, 2], np.int32),
+        test_indptr=np.array([0, 1, 2], np.int32),
+        test_indices=np.array([1, 0], np.int32),
+        shape=np.array([2, 3]),
+    )
+    split = splits.public(tmp_path / "x.npz")
+    assert list(split.histories.users) == [0]
+    assert split.audit().cold_users == 1

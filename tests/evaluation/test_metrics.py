@@ -49,12 +49,13 @@ def worlds(draw):
 
 
 def as_lists(k, lists, wanted, surprise) -> Lists:
-    hits, items = np.zeros((len(lists), k), bool), np.zeros((len(lists), k), np.int64)
+    ranks = max(1, *(len(one) for one in lists)) if len(lists) > 1 else max(1, len(lists[0]))
+    hits, items = np.zeros((len(lists), ranks), bool), np.zeros((len(lists), ranks), np.int64)
     for user, one in enumerate(lists):
         items[user, : len(one)] = one
         hits[user, : len(one)] = [item in wanted[user] for item in one]
     lengths = np.array([len(one) for one in lists])
-    return Lists(hits, items, lengths, np.array([len(one) for one in wanted]), surprise)
+    return Lists(k, hits, items, lengths, np.array([len(one) for one in wanted]), surprise)
 
 
 @pytest.mark.parametrize("name", BY_USER)
@@ -78,7 +79,19 @@ def test_gini_and_coverage_against_their_formulas(counts):
 
 def test_names():
     assert str(metrics.parse("recall_capped@50")) == "recall_capped@50"
-    for text in ("recall", "recall@0", "recall@-1", "recal@20", "recall@20x", "", "@5", None, "recall@ 5"):
+    for text in (
+        "recall",
+        "recall@0",
+        "recall@-1",
+        "recal@20",
+        "recall@20x",
+        "",
+        "recall@1٣",
+        "recall@" + "9" * 30,
+        "@5",
+        None,
+        "recall@ 5",
+    ):
         with pytest.raises(ParameterError, match="recall@20"):
             metrics.parse(text)
 

@@ -11,8 +11,9 @@ import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.errors import ParameterError
+from monogram.errors import MonogramWarning, ParameterError
 from monogram.evaluation import protocol
+from monogram.evaluation.metrics import BY_USER
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +150,36 @@ def test_each_protocol_reports_what_its_papers_report():
     data = mg.sample()
     strong = mg.evaluate(mg.EASE(l2=100), mg.splits.strong(data))
     assert [row["metric"] for row in strong.rows()[:3]] == ["recall_capped@20", "recall_capped@50", "ndcg@100"]
+
+
+def test_a_model_that_learned_from_the_test_is_told():
+    train, test = mg.splits.holdout(mg.sample())
+    whole = mg.EASE(l2=100).fit(mg.sample())
+    with pytest.warns(MonogramWarning, match="has learned from"):
+        mg.evaluate(whole, test)
+    mg.evaluate(mg.EASE(l2=100).fit(train), test)  # warnings are errors here
+
+
+def test_a_model_of_the_users_called_popularity_stays(split):
+    rows = mg.evaluate({"popularity": mg.EASE(l2=5)}, split, "recall@5").rows()
+    assert [row["model"] for row in rows] == ["popularity", "popularity (floor)"]
+
+
+@pytest.mark.parametrize("models", [{"x": 3}, mg.EASE, "ease", 7, [mg.EASE(l2=5), None]])
+def test_what_is_not_a_model_is_refused(split, models):
+    with pytest.raises(ParameterError, match="not a model"):
+        mg.evaluate(models, split)
+
+
+def test_a_huge_k_takes_no_memory(split):
+    result = mg.evaluate(mg.EASE(l2=5), split, [f"{name}@900000000" for name in BY_USER])
+    assert result.value("ease", "recall@900000000") == 1.0
+    assert 0 < result.value("ease", "ndcg@900000000") <= 1
+
+
+def test_forms_do_not_depend_on_the_data(split):
+    only = mg.evaluate({"a|b": mg.EASE(l2=5)}, split, "coverage@5")
+    assert str(only.to_arrow().schema.field("low").type) == "double"
+    assert "a\\|b" in only.to_markdown()
+    with pytest.raises(ParameterError, match="by user"):
+        only.compare("a|b", "popularity")

@@ -44,8 +44,23 @@ def read_log(
 
 
 def talk(text: str) -> None:
-    """Say something to a person, on stderr."""
-    print(text, file=sys.stderr)
+    """Say something to a person, on stderr; that nobody can hear it must not cost the work."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def not_over(output: Any, *inputs: Any) -> None:
+    """Refuse to write over what is read, and what cannot be written to, before any work is done."""
+    path = Path(output)
+    for one in inputs:
+        if one is not None and path.exists() and Path(one).exists() and path.samefile(one):
+            raise ParameterError(f"the output {path} is also an input; give another --output")
+    if path.exists() and not path.is_file():
+        raise StorageError(f"the output {path} is not a file; give the name of one")
+    if not path.parent.is_dir():
+        raise StorageError(f"the folder {path.parent} is not there; make it, or give another --output")
+    if not os.access(path.parent, os.W_OK):
+        raise StorageError(f"the folder {path.parent} may not be written to; give another --output")
 
 
 def answer(value: Any) -> None:

@@ -54,8 +54,8 @@ def _one_user(screen: Any, model: Any, user: Any) -> None:
     from monogram.data.sample import genres
 
     shelf, history = genres(), model.history(user)
-    screen.print(f"\n[bold]One user[/], {user}, has used")
-    for item in list(history)[:8]:
+    screen.print(f"\n[bold]One user[/], {user}, has used {len(history)} items")
+    for item in history:
         screen.print(f"  {item} ({shelf[item]})", markup=False)
     screen.print("\n[bold]and is offered[/], each with its reason")
     table = _table("rank", "item", "score", "mostly because of")

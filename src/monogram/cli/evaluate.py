@@ -56,12 +56,16 @@ def command(
         raise ParameterError("no model was named; expected --model with names by commas, such as ease,deql")
     models = [make(name, parameters, shared=True) for name in names]
     _unused(parameters, models)
+    if len(set(names)) < len(names):
+        raise ParameterError(f"--model {model} names a model twice; compare settings in Python, with mg.evaluate")
+    if json and format != "table":
+        raise ParameterError(f"--json and --format {format} were both given; expected one of them")
     if format not in FORMATS:
         raise ParameterError(f"--format {format}; expected one of {', '.join(FORMATS)}")
     asked = None if metrics is None else [str(parse(one.strip())) for one in metrics.split(",")]
     cut = _cut(protocol, share, seed)
     columns = (user_column, item_column, weight_column, time_column, skip_bad_rows)
-    source = log if protocol == "public" else read_log(log, *columns)
+    source = log if protocol in ("public", "lightgcn") else read_log(log, *columns)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", MonogramWarning)
         split = cut(source)
@@ -85,12 +89,15 @@ def _cut(protocol: str, share: float | None, seed: int) -> Callable[[Any], Any]:
     """The function that splits, with the options it has."""
     from monogram.data import splits
 
+    protocol = {"lightgcn": "public"}.get(protocol, protocol)  # the papers' name for the fixed lists
     if protocol not in PROTOCOLS:
         raise ParameterError(f"there is no protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+    splits.check_seed(seed)
     options: dict[str, Any] = {} if protocol in ("temporal", "leave_last", "public") else {"seed": seed}
     if share is not None:
         if protocol not in ("holdout", "strong", "temporal"):
             raise ParameterError(f"the protocol {protocol} has no --share: its cut is fixed")
+        splits.check_share(share)
         options["share"] = share
     return lambda log: getattr(splits, protocol)(log, **options)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,11 +21,11 @@ from monogram.cli.common import (
     UserColumn,
     WeightColumn,
     answer,
+    not_over,
     read_log,
     talk,
 )
 from monogram.cli.flags import make, model_flags
-from monogram.errors import StorageError
 
 
 @model_flags
@@ -48,10 +47,8 @@ def command(
 ) -> None:
     """Learn from a log and write a model file."""
     made = make(model, parameters)
-    if not output.parent.is_dir():  # before an hour's work, not after it
-        raise StorageError(f"the folder {output.parent} is not there; make it, or give another --output")
-    if not os.access(output.parent, os.W_OK):
-        raise StorageError(f"the folder {output.parent} may not be written to; give another --output")
+    not_over(output, log)
+    made.plan((1, 1, 1), dtype=dtype, memory=memory, threads=threads, solver=solver)  # wrong options, before reading
     data = read_log(log, user_column, item_column, weight_column, time_column, skip_bad_rows)
     plan = made.plan(data, dtype=dtype, memory=memory, threads=threads, solver=solver)
     talk(str(plan))

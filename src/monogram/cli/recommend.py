@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Threads, draw, few, parse_history, talk, whole_file
+from monogram.cli.common import Json, Threads, draw, few, not_over, parse_history, talk, whole_file
 from monogram.errors import DataError, ParameterError, UnknownIdError
 
 USERS = 2_000  # ranked at a time, and never more rows than the next number
@@ -69,6 +69,8 @@ def command(
     if user and history:
         raise ParameterError("both --user and --history were given; expected one of them, or neither for all users")
     chosen = choose_format(form, output, as_json)
+    if output is not None:
+        not_over(output, model, allow, deny)
     histories = [parse_history(one) for one in history or ()]
     rules = {"k": k, "allow": read_ids(allow), "deny": read_ids(deny), "exclude_seen": not keep_seen}
     asked = Request(load(model), user or [], histories, rules | {"threads": threads})

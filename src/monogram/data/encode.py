@@ -180,7 +180,7 @@ def merged(
     shape: tuple[int, int],
     binary: bool,
 ) -> Merged:
-    """Sort the rows of a log by user and item and merge repeats: weights are added, the latest time stays.
+    """Sort the rows of a log by user and item and merge repeats: weights are added, the first time stays.
 
     One range of users after the other is sorted, so that the 64-bit keys never exist for the whole log.
     """
@@ -205,7 +205,7 @@ def merged(
         if data is not None:
             data[part] = _sums(weights, rows, first)
         if times is not None and kept_times is not None:
-            kept_times[part] = np.maximum.reduceat(times[rows], first)
+            kept_times[part] = np.minimum.reduceat(times[rows], first)
         end = part.stop
     for array in (indices, data, kept_times):
         if array is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,7 +50,7 @@ def read(
         Column of the times: dates become microseconds since 1970 (UTC), numbers stay as they are. Never guessed.
     merge
         Repeated pairs: "binary" (every pair counts 1) or "sum" (weights are added, 1 per row without a weight
-        column). None: "sum" with weights, else "binary". The latest time stays.
+        column). None: "sum" with weights, else "binary". The first time stays.
     on_error
         "raise" stops at the first row that cannot be used; "skip" leaves such rows out and counts them.
     part
@@ -102,7 +103,9 @@ def _read(
     names = _columns(opened, path is None and opened.label.endswith("pairs"), user, item, weight, time)
     note = names.note
     if note is not None and not quiet and sys.stderr is not None:
-        sys.stderr.write(f"monogram: {opened.label}: {note}\n")
+        with suppress(OSError):  # that nobody can hear it must not cost the log
+            sys.stderr.write(f"monogram: {opened.label}: {note}\n")
+            sys.stderr.flush()
     gatherer = Gatherer(names, Tally(opened.label, on_error == "skip"))
     for batch in watched(opened.open(names.names), opened.total, opened.unit, quiet):
         gatherer.add(batch)

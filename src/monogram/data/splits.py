@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Audit:
     repeated : of the events, those whose user and item are in the history too
     cold_items : of the events, those with an item nobody has in train: no model can give it
     cold_users : users with events held back but no history: they are left out
-    early : of the events, those not later than everything of the same user in the history (None without times)
+    early : of the events, those not later than the last of the same user's history (None without times)
     after : of the events, those not later than the last event of train: train knows the future (None without times)
     """
 
@@ -52,7 +53,8 @@ class Audit:
         return (
             f"{self.events:,} events of {self.users:,} users held back; {self.repeated:,} also in the history; "
             f"{self.cold_items:,} of items not in train; {self.cold_users:,} users without history left out; "
-            f"earlier than the user's history: {order(self.early)}; earlier than the end of train: {order(self.after)}"
+            f"not later than the user's history: {order(self.early)}; "
+            f"not later than the end of train: {order(self.after)}"
         )
 
 
@@ -111,7 +113,7 @@ class Split:
 def holdout(log: Any, share: float = 0.2, seed: int = 1) -> Split:
     """Hold back a random share of each user's events (at least one where there are two or more)."""
     data = as_interactions(log)
-    _share(share)
+    check_share(share)
     lengths = np.diff(data.matrix.indptr)
     quota = np.where(lengths >= 2, np.maximum(1, (share * lengths).astype(int)), 0)
     return _within("holdout", data, _position(data.matrix, seed) < np.repeat(quota, lengths))
@@ -136,23 +138,25 @@ def ratio811(log: Any, seed: int = 1, part: str = "test") -> Split:
     return _within("ratio811", data, asked, apart=other, hide=part == "test")
 
 
-def temporal(log: Any, at: float | None = None, share: float = 0.2) -> Split:
+def temporal(log: Any, at: Any = None, share: float = 0.2) -> Split:
     """One moment for all: before it train, from it on test. What a shop should use.
 
     Parameters
     ----------
-    at : the moment, in the unit of `log.times`; by default such that `share` of the events come after it
+    at : the moment: a date (datetime, or text such as "2025-06-01") where the log has dates, else a number in the unit
+        of `log.times`; by default such that `share` of the events come after it
 
     Notes
     -----
-    The same user and item twice is one event, at its latest time.
+    The same user and item twice is one event, at its first time: what was known before the moment stays known, and
+    using it again is not held back. Where weights are added, those of later repeats are in the sum.
     """
     data = as_interactions(log)
     times = _times(data)
     if at is None:
-        _share(share)
+        check_share(share)
         at = float(np.quantile(times, 1 - share))
-    return _within("temporal", data, times >= at)
+    return _within("temporal", data, times >= _moment(at))
 
 
 def leave_last(log: Any) -> Split:
@@ -184,11 +188,13 @@ def strong(log: Any, users: float = 0.2, share: float = 0.2, seed: int = 1) -> S
     users : share of users held out, or how many
     """
     data = as_interactions(log)
-    _share(share)
-    number = round(users * data.n_users) if isinstance(users, float) else users
+    check_share(share)
+    if isinstance(users, bool) or not isinstance(users, int | float | np.number):
+        raise ParameterError(f"users = {users!r}; expected a share between 0 and 1, or how many to hold out")
+    number = int(users) if isinstance(users, int | np.integer) else round(float(users) * data.n_users)
     if not 0 < number < data.n_users:
         raise ParameterError(f"users = {users!r} holds out {number} of {data.n_users} users; expected some, not all")
-    order = np.random.default_rng(seed).permutation(data.n_users)
+    order = np.random.default_rng(check_seed(seed)).permutation(data.n_users)
     out, kept = np.sort(order[:number]), np.sort(order[number:])
     columns = np.flatnonzero(np.bincount(data.matrix[kept].indices, minlength=data.n_items))
     train, held = _part(data, kept, columns), _part(data, out, columns)
@@ -202,9 +208,10 @@ def public(path: str | Path) -> Split:
     """The fixed train and test lists of a public data set, from its npz file."""
     train = read(path, part="train", quiet=True)
     targets = read(path, part="test", quiet=True)
-    asked = np.flatnonzero(np.diff(targets.matrix.indptr))
-    every = np.arange(train.n_items)
-    return Split("public", train, _part(train, asked, every), _part(targets, asked, every))
+    has_target, has_history = np.diff(targets.matrix.indptr) > 0, np.diff(train.matrix.indptr) > 0
+    asked, every = np.flatnonzero(has_target & has_history), np.arange(train.n_items)
+    cold = int((has_target & ~has_history).sum())
+    return Split("public", train, _part(train, asked, every), _part(targets, asked, every), cold_users=cold)
 
 
 def _within(protocol: str, data: Interactions, asked: Mask, apart: Mask | None = None, hide: bool = False) -> Split:
@@ -247,7 +254,7 @@ def _rows(matrix: Any) -> NDArray[np.int64]:
 def _position(matrix: Any, seed: int) -> NDArray[np.int64]:
     """A random place for each event among those of its user, from 0."""
     rows = _rows(matrix)
-    order = np.lexsort((np.random.default_rng(seed).random(matrix.nnz), rows))
+    order = np.lexsort((np.random.default_rng(check_seed(seed)).random(matrix.nnz), rows))
     position = np.empty(matrix.nnz, np.int64)
     position[order] = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], np.diff(matrix.indptr))
     return position
@@ -286,6 +293,26 @@ def _times(data: Interactions) -> NDArray[Any]:
     return data.times
 
 
-def _share(share: float) -> None:
-    if isinstance(share, bool) or not 0 < share < 1:
+def _moment(at: Any) -> Any:
+    """A moment as a number: dates are kept in microseconds."""
+    if isinstance(at, str | date | np.datetime64):
+        try:
+            return int(np.array(at, "datetime64[us]").astype(np.int64))
+        except ValueError as error:
+            raise ParameterError(f"at = {at!r}; expected a date such as '2025-06-01', or a number") from error
+    if isinstance(at, bool) or not isinstance(at, int | float | np.number):
+        raise ParameterError(f"at = {at!r}; expected a date such as '2025-06-01', or a number")
+    return at
+
+
+def check_share(share: Any) -> None:
+    """Raise ParameterError unless a share is between 0 and 1."""
+    if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share < 1:
         raise ParameterError(f"share = {share!r}; expected a number between 0 and 1")
+
+
+def check_seed(seed: Any) -> int:
+    """The seed, if it is one: a whole number of at least 0."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ParameterError(f"seed = {seed!r}; expected a whole number of at least 0")
+    return int(seed)

@@ -25,23 +25,21 @@ class Lists:
 
     Attributes
     ----------
-    hits : users × k, whether the item at that rank is one of T (False where the list is shorter)
-    items : users × k, the items
+    k : how many were asked for; the lists end before where the catalogue does
+    hits : users × ranks, whether the item at that rank is one of T (False where the list is shorter)
+    items : users × ranks, the items
     lengths : how long each list is, at most k
     wanted : |T|, at least 1
     surprise : −log2 of the share of training users who have the item, by item
     """
+
+    k: int
 
     hits: NDArray[np.bool_]
     items: NDArray[np.int64]
     lengths: NDArray[np.int64]
     wanted: NDArray[np.int64]
     surprise: Float
-
-    @property
-    def k(self) -> int:
-        """Length asked for."""
-        return int(self.hits.shape[1])
 
 
 def recall(lists: Lists) -> Float:
@@ -66,9 +64,10 @@ def hit(lists: Lists) -> Float:
 
 def ndcg(lists: Lists) -> Float:
     """Σ 1/log2(rank + 1) over hits, divided by the same sum over the first min(k, |T|) ranks."""
-    gain = 1 / np.log2(np.arange(2, lists.k + 2))
-    ideal = np.cumsum(gain)[np.minimum(lists.k, lists.wanted) - 1]
-    return np.asarray((lists.hits * gain).sum(1) / ideal)
+    most = np.minimum(lists.k, lists.wanted)
+    ranks = lists.hits.shape[1]
+    gain = 1 / np.log2(np.arange(2, max(ranks, int(most.max(initial=1))) + 2))
+    return np.asarray((lists.hits * gain[:ranks]).sum(1) / np.cumsum(gain)[most - 1])
 
 
 def mrr(lists: Lists) -> Float:
@@ -78,14 +77,14 @@ def mrr(lists: Lists) -> Float:
 
 def map_(lists: Lists) -> Float:
     """Mean average precision: Σ (hits up to rank / rank) over hits, divided by min(k, |T|)."""
-    ranks = np.arange(1, lists.k + 1)
+    ranks = np.arange(1, lists.hits.shape[1] + 1)
     precisions = np.cumsum(lists.hits, axis=1) / ranks
     return np.asarray((precisions * lists.hits).sum(1) / np.minimum(lists.k, lists.wanted))
 
 
 def novelty(lists: Lists) -> Float:
     """Mean over the list of −log2(share of training users who have the item), where nobody counts as one."""
-    there = np.arange(lists.k) < lists.lengths[:, None]
+    there = np.arange(lists.hits.shape[1]) < lists.lengths[:, None]
     total = (lists.surprise[lists.items] * there).sum(1)
     return np.asarray(total / np.maximum(lists.lengths, 1))
 
@@ -129,7 +128,7 @@ class Metric:
 
 def parse(text: str) -> Metric:
     """A metric from its name, such as "ndcg@100"."""
-    match = re.fullmatch(r"([a-z_]+)@([1-9]\d*)", text) if isinstance(text, str) else None
+    match = re.fullmatch(r"([a-z_]+)@([1-9][0-9]{0,8})", text) if isinstance(text, str) else None
     if not match or match[1] not in {**BY_USER, **BY_CATALOGUE}:
         known = ", ".join([*BY_USER, *BY_CATALOGUE])
         raise ParameterError(f"metric {text!r}; expected a name and a length, such as 'recall@20', with one of {known}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -9,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.data.splits import Split
+from monogram.data.splits import Split, check_seed
 from monogram.engine import parallel
 from monogram.engine.topk import Best, Eligible
-from monogram.errors import ParameterError
+from monogram.errors import MonogramWarning, ParameterError
 from monogram.evaluation import metrics as metrics_
 from monogram.evaluation.metrics import BY_CATALOGUE, BY_USER, Lists, Metric
 from monogram.evaluation.result import Evaluation
@@ -66,12 +67,15 @@ def evaluate(
     asked = _metrics(metrics, split)
     values: dict[str, NDArray[np.float64]] = {}
     catalogue: dict[str, dict[str, float]] = {}
+    check_seed(seed)
     for name, model in _named(models).items():
         if progress:
             progress(name)
         fresh = "weights_" not in model.__dict__
         if fresh:
             model.fit(split.train, **{"threads": threads, **(fit or {})})
+        else:
+            _warn_of_leak(name, model, split)
         values[name], catalogue[name] = _measure(model, split, asked, parallel.count(threads))
         if fresh:
             model._forget()
@@ -90,10 +94,15 @@ def _metrics(metrics: Iterable[str] | str | None, split: Split) -> tuple[Metric,
 
 def _named(models: Models) -> dict[str, Recommender]:
     """Models by name; the same name twice is told apart by its parameters, then by a number."""
+    several: list[Any] = (
+        [models] if isinstance(models, Recommender) or not isinstance(models, Iterable) else list(models)
+    )
+    for model in models.values() if isinstance(models, Mapping) else several:
+        if not isinstance(model, Recommender):
+            raise ParameterError(f"{model!r} is not a model; expected such as mg.EASE(l2=100), fitted or not")
     if isinstance(models, Mapping):
-        named = dict(models)
+        named = {str(name): model for name, model in models.items()}
     else:
-        several = [models] if isinstance(models, Recommender) else list(models)
         kinds = [model.name for model in several]
         named = {}
         for model in several:
@@ -104,8 +113,26 @@ def _named(models: Models) -> dict[str, Recommender]:
                 name = f"{model!r} {number}"
             named[name] = model
     if not any(isinstance(model, Popularity) for model in named.values()):
-        named["popularity"] = Popularity()
+        named["popularity" if "popularity" not in named else "popularity (floor)"] = Popularity()
     return named
+
+
+def _warn_of_leak(name: str, model: Recommender, split: Split) -> None:
+    """A model that learned from the events it is measured on has a number that means nothing."""
+    log = model._learned()[0]
+    rows = log.users.index(split.targets.users.ids(np.arange(split.targets.n_users)))
+    known = np.flatnonzero(rows >= 0)
+    if not len(known):
+        return
+    _, targets, _ = _aligned(split, log)
+    seen = int((log.matrix[rows[known]] != 0).multiply(targets[known] != 0).nnz)
+    if seen:
+        warnings.warn(
+            f"{name} has learned from {seen:,} of the {split.targets.n_events:,} events it is measured on; "
+            "fit it on split.train",
+            MonogramWarning,
+            stacklevel=3,
+        )
 
 
 def _measure(
@@ -117,7 +144,8 @@ def _measure(
     by_user = [metric for metric in asked if metric.name in BY_USER]
     longest = min(max(metric.k for metric in asked), log.n_items)
     counts = np.bincount(log.matrix.indices, minlength=log.n_items)
-    surprise = -np.log2(np.maximum(counts, 1) / log.n_users)
+    learners = max(1, int((np.diff(log.matrix.indptr) > 0).sum()))
+    surprise = -np.log2(np.maximum(counts, 1) / learners)
     wanted = np.diff(split.targets.matrix.indptr).astype(np.int64)
     out = np.empty((histories.shape[0], len(by_user)))
     given = {metric: np.zeros(log.n_items, np.int64) for metric in asked if metric.name in BY_CATALOGUE}
@@ -181,12 +209,4 @@ def _hits(best: Best, targets: Any) -> NDArray[np.bool_]:
 
 def _first(best: Best, hits: NDArray[np.bool_], wanted: NDArray[np.int64], surprise: Any, k: int) -> Lists:
     """The first k ranks; where the catalogue is smaller than k the lists end before, the denominators do not."""
-    short = max(0, k - hits.shape[1])
-    pad = ((0, 0), (0, short))
-    return Lists(
-        np.pad(hits[:, :k], pad),
-        np.pad(best.items[:, :k], pad),
-        np.minimum(best.counts, k),
-        wanted,
-        surprise,
-    )
+    return Lists(k, hits[:, :k], best.items[:, :k], np.minimum(best.counts, k), wanted, surprise)

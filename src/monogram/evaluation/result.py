@@ -61,7 +61,9 @@ class Evaluation:
 
     def compare(self, first: str, second: str, metric: str | None = None) -> Difference:
         """The paired difference first − second on a metric of users (the first one by default)."""
-        metric = metric or (self._by_user[0] if self._by_user else "")
+        if not self._by_user:
+            raise ParameterError("only metrics of the catalogue were measured; expected one by user, such as recall@20")
+        metric = metric or self._by_user[0]
         if metric not in self._by_user:
             raise ParameterError(
                 f"metric {metric!r} has no value by user here; expected one of {', '.join(self._by_user)}"
@@ -76,7 +78,8 @@ class Evaluation:
         """The rows as a `pyarrow.Table`."""
         import pyarrow as pa
 
-        return pa.Table.from_pylist(self._rows)
+        kinds = (pa.string(), pa.string(), pa.float64(), pa.float64(), pa.float64(), pa.int64())
+        return pa.Table.from_pylist(self._rows, pa.schema(list(zip(COLUMNS, kinds, strict=True))))
 
     def to_json(self) -> str:
         """The rows as a JSON array."""
@@ -94,7 +97,9 @@ class Evaluation:
         """A row for each model, a column for each metric, intervals in brackets."""
         names = [str(metric) for metric in self._metrics]
         lines = ["| model | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
-        lines += ["| " + " | ".join([model, *self._cells(model)]) + " |" for model in self._values]
+        for model in self._values:
+            name = model.replace("|", "\\|").replace("\n", " ")
+            lines.append("| " + " | ".join([name, *self._cells(model)]) + " |")
         return "\n".join(lines) + "\n"
 
     def __repr__(self) -> str:
@@ -116,13 +121,15 @@ class Evaluation:
         return cells
 
     def _summary(self) -> list[dict[str, Any]]:
-        rows = []
-        for model, values in self._values.items():
-            low, high = interval(bootstrap(values, seed=self._seed)) if self._by_user else (values, values)
+        rows, width = [], len(self._by_user)
+        every = np.hstack(list(self._values.values()))
+        low, high = interval(bootstrap(every, seed=self._seed)) if width else (every, every)
+        for number, (model, values) in enumerate(self._values.items()):
             for metric in map(str, self._metrics):
                 if metric in self._by_user:
                     place = self._by_user.index(metric)
-                    numbers = (float(values[:, place].mean()), float(low[place]), float(high[place]))
+                    at = number * width + place
+                    numbers = (float(values[:, place].mean()), float(low[at]), float(high[at]))
                 else:
                     numbers = (self._catalogue[model][metric], None, None)  # type: ignore[assignment]
                 rows.append(dict(zip(COLUMNS, (model, metric, *numbers, len(values)), strict=True)))

@@ -30,10 +30,9 @@ def bootstrap(values: Float, *, seed: int = 0, resamples: int = RESAMPLES) -> Fl
     """Means of resampled users: resamples × columns, the same users for every column."""
     rng, users = np.random.default_rng(seed), len(values)
     means = np.empty((resamples, values.shape[1]))
-    for start in range(0, resamples, 50):
-        stop = min(start + 50, resamples)
-        counts = np.stack([np.bincount(rng.integers(0, users, users), minlength=users) for _ in range(start, stop)])
-        means[start:stop] = counts @ values / users
+    for k in range(resamples):  # one at a time: the memory is that of the values
+        counts = np.bincount(rng.integers(0, users, users, dtype=np.int32), minlength=users)
+        means[k] = counts @ values / users
     return means
 
 
@@ -48,5 +47,5 @@ def paired(first: Float, second: Float, *, seed: int = 0, resamples: int = RESAM
     differences = (first - second)[:, None]
     means = bootstrap(differences, seed=seed, resamples=resamples)
     low, high = interval(means)
-    side = min((means <= 0).mean(), (means >= 0).mean())
+    side = (min((means <= 0).sum(), (means >= 0).sum()) + 1) / (resamples + 1)
     return Difference(float(differences.mean()), float(low[0]), float(high[0]), float(min(1.0, 2 * side)))
