@@ -93,3 +93,22 @@ def test_each_command_says_what_the_list_says(name):
     text = module.command.info.help if isinstance(module.command, typer.Typer) else module.command.__doc__
     assert text.splitlines()[0] == app.COMMANDS[name]
     assert run(name, "--help").returncode == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="bash")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("monogram fi", "fit"),
+        ("monogram fit --dro", "--dropout"),
+        ("monogram fit --model ed", "edlae"),
+        ("monogram evaluate --model ease,de", "ease,deql"),
+        ("monogram evaluate --protocol te", "temporal"),
+    ],
+)
+def test_the_shell_completes(words, offered):
+    environment = {**os.environ, "_MONOGRAM_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    environment["COMP_CWORD"] = str(len(words.split()) - 1)
+    script = "import sys; sys.argv = ['monogram']; from monogram.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert offered in done.stdout.split()

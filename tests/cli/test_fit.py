@@ -74,7 +74,7 @@ def test_every_model_with_its_defaults(log, tmp_path, name):
         (["--solver", "qr"], 2, "qr"),
         (["--memory", "lots"], 2, "lots"),
         (["--threads", "0"], 2, "threads"),
-        (["--user-column", "custommer"], 3, "customer"),
+        (["--user-column", "custommer"], 3, '--user-column "customer"'),
         (["--memory", "1 kB"], 5, "would fit"),
     ],
 )

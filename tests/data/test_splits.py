@@ -96,6 +96,7 @@ def test_strong_holds_out_whole_users_and_the_items_of_train(seed):
     assert not set(split.train.users) & set(split.histories.users)
     assert set(split.train.items) == {item for _, item in events(split.train)}
     assert list(split.train.items) == list(split.histories.items) == list(split.targets.items)
+    assert split.targets.n_users + split.audit().untested == 15
     for user in split.targets.users:
         total = len(split.targets.history(user)) + len(split.histories.history(user))
         assert total >= 5

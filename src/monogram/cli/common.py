@@ -17,8 +17,18 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from monogram.errors import ParameterError, StorageError
+from monogram.errors import DataError, ParameterError, StorageError
 
+
+def names_of_models(incomplete: str) -> list[str]:
+    """What a shell offers for a model, or for the last of several by commas."""
+    from monogram.models.registry import MODELS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in MODELS if name.startswith(last)]
+
+
+ModelName = Annotated[str, typer.Option("--model", help="Name of the model.", autocompletion=names_of_models)]
 UserColumn = Annotated[str | None, typer.Option("--user-column", help="Column of the users; guessed when not given.")]
 ItemColumn = Annotated[str | None, typer.Option("--item-column", help="Column of the items; guessed when not given.")]
 WeightColumn = Annotated[str | None, typer.Option("--weight-column", help="Column of weights; none when not given.")]
@@ -29,13 +39,29 @@ Threads = Annotated[int | None, typer.Option("--threads", help="Threads to use; 
 Memory = Annotated[str | None, typer.Option("--memory", help="What a fit may take, such as '8 GB'.")]
 
 
+# What an error of reading says to Python, and what it says here.
+FLAGS = {
+    'on_error="skip"': "--skip-bad-rows",
+    "user=": "--user-column ",
+    "item=": "--item-column ",
+    "weight=": "--weight-column ",
+    "time=": "--time-column ",
+}
+
+
 def read_log(
     path: str, user: str | None, item: str | None, weight: str | None, time: str | None, skip: bool = False
 ) -> Any:
     """The log at a path; what reading did is told on stderr."""
     from monogram.data.readers import read
 
-    log = read(path, user, item, weight, time, on_error="skip" if skip else "raise", quiet=False)
+    try:
+        log = read(path, user, item, weight, time, on_error="skip" if skip else "raise", quiet=False)
+    except DataError as error:
+        text = str(error)
+        for said, flag in FLAGS.items():
+            text = text.replace(said, flag)
+        raise DataError(text) from error
     talk(f"{log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
     for note in log.notes:
         if "guessed" not in note:  # that was shown while reading

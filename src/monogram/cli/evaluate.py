@@ -17,6 +17,7 @@ from monogram.cli.common import (
     TimeColumn,
     UserColumn,
     WeightColumn,
+    names_of_models,
     read_log,
     talk,
 )
@@ -27,12 +28,20 @@ PROTOCOLS = ("holdout", "strong", "ratio811", "temporal", "leave_last", "public"
 FORMATS = ("table", "markdown", "csv", "json")
 
 
+def _protocols(incomplete: str) -> list[str]:
+    return [name for name in PROTOCOLS if name.startswith(incomplete)]
+
+
 @model_flags
 def command(
     log: Annotated[str, typer.Argument(help="File with the events; for the protocol public, an npz with both lists.")],
     parameters: dict[str, Any],
-    model: Annotated[str, typer.Option("--model", help="Names of models, by commas.")] = "ease,dlae,edlae,deql",
-    protocol: Annotated[str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.")] = "holdout",
+    model: Annotated[
+        str, typer.Option("--model", help="Names of models, by commas.", autocompletion=names_of_models)
+    ] = "ease,dlae,edlae,deql",
+    protocol: Annotated[
+        str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.", autocompletion=_protocols)
+    ] = "holdout",
     metrics: Annotated[str | None, typer.Option("--metrics", help="Such as recall@20,ndcg@100.")] = None,
     share: Annotated[float | None, typer.Option("--share", help="Share of events held back (0.2).")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and of the bootstrap.")] = 1,

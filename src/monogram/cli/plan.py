@@ -10,6 +10,7 @@ from monogram.cli.common import (
     ItemColumn,
     Json,
     Memory,
+    ModelName,
     SkipBad,
     Threads,
     TimeColumn,
@@ -25,7 +26,7 @@ from monogram.errors import ParameterError
 @model_flags
 def command(
     log: Annotated[str | None, typer.Argument(metavar="LOG", help="Log that would be fitted; or give --size.")] = None,
-    model: Annotated[str, typer.Option("--model", help="Name of the model.")] = "ease",
+    model: ModelName = "ease",
     size: Annotated[
         str | None,
         typer.Option("--size", metavar="USERS,ITEMS,EVENTS", help="When there is no log yet: 30000,40000,800000."),

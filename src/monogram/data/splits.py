@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class Audit:
     repeated : of the events, those whose user and item are in the history too
     cold_items : of the events, those with an item nobody has in train: no model can give it
     cold_users : users with events held back but no history: they are left out
+    untested : users held out whole who gave nothing to test (too few events), in `strong`
     early : of the events, those not later than the last of the same user's history (None without times)
     after : of the events, those not later than the last event of train: train knows the future (None without times)
     """
@@ -45,6 +46,7 @@ class Audit:
     cold_users: int
     early: int | None = None
     after: int | None = None
+    untested: int = 0
 
     def __str__(self) -> str:
         def order(number: int | None) -> str:
@@ -53,6 +55,7 @@ class Audit:
         return (
             f"{self.events:,} events of {self.users:,} users held back; {self.repeated:,} also in the history; "
             f"{self.cold_items:,} of items not in train; {self.cold_users:,} users without history left out; "
+            f"{self.untested:,} held-out users with too few events; "
             f"not later than the user's history: {order(self.early)}; "
             f"not later than the end of train: {order(self.after)}"
         )
@@ -77,6 +80,7 @@ class Split:
     targets: Interactions
     hidden: Any = None
     cold_users: int = 0
+    untested: int = 0
 
     def __iter__(self) -> Iterator[Any]:
         yield self.train
@@ -92,6 +96,7 @@ class Split:
             repeated=int((targets.astype(bool).multiply(histories.astype(bool))).nnz),
             cold_items=int((~known[targets.indices]).sum()),
             cold_users=self.cold_users,
+            untested=self.untested,
             **self._order(),
         )
 
@@ -201,7 +206,7 @@ def strong(log: Any, users: float = 0.2, share: float = 0.2, seed: int = 1) -> S
     lengths = np.diff(held.matrix.indptr)
     quota = np.where(lengths >= 5, (share * lengths).astype(int), 0)
     asked = _position(held.matrix, seed + 1) < np.repeat(quota, lengths)
-    return _tested("strong", train, held, asked)
+    return replace(_tested("strong", train, held, asked), untested=int((quota == 0).sum()))
 
 
 def public(path: str | Path) -> Split:
