@@ -97,16 +97,17 @@ def command(
 def _cut(protocol: str, share: float | None, seed: int) -> Callable[[Any], Any]:
     """The function that splits, with the options it has."""
     from monogram.data import splits
+    from monogram.data.options import check_seed, check_share
 
     protocol = {"lightgcn": "public"}.get(protocol, protocol)  # the papers' name for the fixed lists
     if protocol not in PROTOCOLS:
         raise ParameterError(f"there is no protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
-    splits.check_seed(seed)
+    check_seed(seed)
     options: dict[str, Any] = {} if protocol in ("temporal", "leave_last", "public") else {"seed": seed}
     if share is not None:
         if protocol not in ("holdout", "strong", "temporal"):
             raise ParameterError(f"the protocol {protocol} has no --share: its cut is fixed")
-        splits.check_share(share)
+        check_share(share)
         options["share"] = share
     return lambda log: getattr(splits, protocol)(log, **options)
 

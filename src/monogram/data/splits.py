@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
+from monogram.data.options import check_seed, check_share
 from monogram.data.readers import as_interactions, read
 from monogram.errors import DataError, MonogramWarning, ParameterError
 
@@ -308,16 +309,3 @@ def _moment(at: Any) -> Any:
     if isinstance(at, bool) or not isinstance(at, int | float | np.number):
         raise ParameterError(f"at = {at!r}; expected a date such as '2025-06-01', or a number")
     return at
-
-
-def check_share(share: Any) -> None:
-    """Raise ParameterError unless a share is between 0 and 1."""
-    if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share < 1:
-        raise ParameterError(f"share = {share!r}; expected a number between 0 and 1")
-
-
-def check_seed(seed: Any) -> int:
-    """The seed, if it is one: a whole number of at least 0."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ParameterError(f"seed = {seed!r}; expected a whole number of at least 0")
-    return int(seed)

@@ -10,7 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.data.splits import Split, check_seed
+from monogram.data.options import check_seed
+from monogram.data.splits import Split
 from monogram.engine import parallel
 from monogram.engine.topk import Best, Eligible
 from monogram.errors import MonogramWarning, ParameterError
