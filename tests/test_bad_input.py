@@ -16,6 +16,7 @@ import pytest
 
 import monogram as mg
 from monogram import cli
+from monogram.cli.common import spelled
 from monogram.data import files
 from monogram.data.gather import Gatherer
 from monogram.errors import DataError, ParameterError, StorageError
@@ -67,7 +68,7 @@ def monogram(monkeypatch, capsys):
 
 @pytest.fixture
 def refused(monogram, write):
-    """The error that a log is refused with, the same in Python and by the command."""
+    """The error that a log is refused with, the same in Python and, in its own words, by the command."""
 
     def refuse(content: str | bytes, words: str, name: str = "log.csv") -> None:
         path = write(content, name)
@@ -75,7 +76,7 @@ def refused(monogram, write):
             mg.read(path, quiet=True)
         code, out, err = monogram("fit", path, "-o", path.parent / "model.mono")
         assert (code, out) == (DataError.exit_code, "")
-        assert str(caught.value) in err
+        assert spelled(str(caught.value)) in err
         assert not (path.parent / "model.mono").exists()
 
     return refuse

@@ -49,6 +49,13 @@ FLAGS = {
 }
 
 
+def spelled(text: str) -> str:
+    """A message of the library in the words of the commands."""
+    for said, flag in FLAGS.items():
+        text = text.replace(said, flag)
+    return text
+
+
 def read_log(
     path: str, user: str | None, item: str | None, weight: str | None, time: str | None, skip: bool = False
 ) -> Any:
@@ -58,10 +65,7 @@ def read_log(
     try:
         log = read(path, user, item, weight, time, on_error="skip" if skip else "raise", quiet=False)
     except DataError as error:
-        text = str(error)
-        for said, flag in FLAGS.items():
-            text = text.replace(said, flag)
-        raise DataError(text) from error
+        raise DataError(spelled(str(error))) from error
     talk(f"{log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
     for note in log.notes:
         if "guessed" not in note:  # that was shown while reading
