@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monogram.engine import topk
-from monogram.engine.topk import Eligible, best_by_gathering, best_by_rows
+from monogram.engine.topk import Eligible, best_by_gathering, best_by_products, best_by_rows, best_by_sparse_rows
 
 
 def pointers(lists):
@@ -67,6 +67,31 @@ def test_gathering(case, threads):
     best = best_by_gathering(training.T.tocsr(), scale, own, coefficients, histories, eligible, k, threads=threads)
     added = sp.csr_array((own, histories.indices, histories.indptr), shape=histories.shape).toarray()
     expect(best, (coefficients @ training.toarray()) * scale + added, allowed, k)
+
+
+@given(case=cases(), threads=st.sampled_from([1, 2]), dtype=st.sampled_from(["float32", "float64"]))
+def test_products(case, threads, dtype):
+    rng, n, users, levels, _, eligible, allowed, k = case
+    left = rng.integers(-levels, levels, (users, 3)).astype(np.float64)
+    right, base = rng.integers(-9, 9, (n, 3)).astype(dtype), rng.integers(-levels, levels, n).astype(np.float64)
+    best = best_by_products(left, right, base, eligible, k, threads=threads)
+    expect(best, left @ right.T + base, allowed, k)
+
+
+def test_products_are_decided_in_float64():
+    """Scores that float32 cannot tell apart, in the wrong order of the index."""
+    right = np.array([[1.0, 0.0], [1.0, 1.0], [0.5, 0.0]], np.float32)
+    nothing = Eligible(np.ones(3, bool), np.zeros(2, np.int64), *[np.zeros(0, np.int64)] * 3)
+    best = best_by_products(np.array([[1.0, 1e-10]]), right, np.zeros(3), nothing, 2)
+    assert best.items.tolist() == [[1, 0]]
+
+
+@given(case=cases(), threads=st.sampled_from([1, 2]))
+def test_sparse_rows(case, threads):
+    rng, n, _, levels, histories, eligible, allowed, k = case
+    weights = rng.integers(-levels, levels, (n, n)) * (rng.random((n, n)) < 0.2)
+    best = best_by_sparse_rows(sp.csr_array(weights.astype(np.float32)), histories, eligible, k, threads=threads)
+    expect(best, histories.toarray().astype(np.float64) @ weights, allowed, k)
 
 
 @pytest.mark.parametrize("users", [0, 1, 127, 128, 129, 400])

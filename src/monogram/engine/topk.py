@@ -1,12 +1,13 @@
 """The k best items of each history, without ever making a users × items matrix.
 
-Two sources of scores, one rule of choice. A user keeps a heap of k (score, item) pairs; items are visited in
-ascending order and enter only with a strictly higher score than the worst kept, so that ties go to the lower
-index. What is not eligible is never offered, so that no sentinel can leak out.
+Four sources of scores, one rule of choice (see `heap`).
 
 *rows*: score = base + Σ h_i·W[i, :]. Columns are taken in tiles whose sums stay in the first cache; the rows of W that
 users of one block share are found again in the larger ones.
 *gathered*: score_j = scale_j·Σ_v y_v·x_vj (+ h_j·own_j), for coefficients y over training users and sparse x.
+*products*: score = base + p·Vᵀ for a vector p of each user. A block of users is multiplied in the precision of V, which
+chooses a few candidates more than k; their scores are then summed again in float64, and those decide.
+*sparse rows*: as rows, for a W that is mostly empty.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine import parallel
+from monogram.engine.heap import close, keep, offer, select, sort, worse
 from monogram.engine.native import kernel
 
 TILE = 4096  # columns: 32 kB of float64 sums
 USERS = 512  # a block of users shares the rows it reads
 LANES = 8  # users gathered side by side: one cache line of float64
+MULTIPLIED = 64  # users multiplied at once
+SPARE = 16  # candidates beyond k whose exact scores are looked at
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,58 @@ def best_by_gathering(
     return best
 
 
+def best_by_products(
+    left: NDArray[np.float64],
+    right: NDArray[Any],
+    base: NDArray[np.float64],
+    eligible: Eligible,
+    k: int,
+    *,
+    threads: int = 1,
+) -> Best:
+    """Top k by base + left·rightᵀ (users × rank, items × rank)."""
+    users = len(left)
+    best, wide = _empty(users, k), _empty(users, k + SPARE)
+    rough, start_from = left.astype(right.dtype), base.astype(right.dtype)
+
+    def block(start: int, stop: int) -> None:
+        scores = rough[start:stop] @ right.T
+        scores += start_from
+        _whole(scores, *_arrays(eligible), wide.items, wide.scores, wide.counts, start)
+        _again(left, right, base, wide.items, wide.scores, wide.counts, start, stop)
+        _first(wide.items, wide.scores, wide.counts, best.items, best.scores, best.counts, start, stop)
+
+    with parallel.limited(1):  # each thread multiplies a block of its own
+        parallel.over(block, users, min(MULTIPLIED, _share(users, threads)), threads)
+    return best
+
+
+def best_by_sparse_rows(matrix: Any, histories: Any, eligible: Eligible, k: int, *, threads: int = 1) -> Best:
+    """Top k by summed rows of a CSR matrix, in float64 and in the order of the items."""
+    best = _empty(histories.shape[0], k)
+    data = histories.data.astype(np.float64)
+
+    def block(start: int, stop: int) -> None:
+        _sparse_rows(
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            histories.indptr,
+            histories.indices,
+            data,
+            *_arrays(eligible),
+            best.items,
+            best.scores,
+            best.counts,
+            start,
+            stop,
+            np.empty((1, histories.shape[1])),
+        )
+
+    parallel.over(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
+    return best
+
+
 def _share(users: int, threads: int) -> int:
     return max(1, -(-users // (4 * threads)))
 
@@ -135,59 +191,6 @@ def _empty(users: int, k: int) -> Best:
 
 def _arrays(eligible: Eligible) -> tuple[Any, ...]:
     return eligible.mask, eligible.out_pointers, eligible.out, eligible.only_pointers, eligible.only
-
-
-@kernel
-def _worse(score: float, item: int, other_score: float, other_item: int) -> bool:
-    return score < other_score or (score == other_score and item > other_item)
-
-
-@kernel
-def _sink(items: Any, scores: Any, size: int) -> None:
-    """Restore the heap (worst on top) after its top was replaced."""
-    at = 0
-    while True:
-        worst = at
-        for child in (2 * at + 1, 2 * at + 2):
-            if child < size and _worse(scores[child], items[child], scores[worst], items[worst]):
-                worst = child
-        if worst == at:
-            return
-        scores[at], scores[worst] = scores[worst], scores[at]
-        items[at], items[worst] = items[worst], items[at]
-        at = worst
-
-
-@kernel
-def _offer(items: Any, scores: Any, count: int, item: int, score: float) -> int:
-    """Offer an item of higher index than all before; the number kept comes back."""
-    k = len(items)
-    if count == k:
-        if k > 0 and score > scores[0]:
-            scores[0] = score
-            items[0] = item
-            _sink(items, scores, k)
-        return count
-    at = count
-    scores[at] = score
-    items[at] = item
-    while at > 0:
-        parent = (at - 1) // 2
-        if not _worse(scores[at], items[at], scores[parent], items[parent]):
-            break
-        scores[at], scores[parent] = scores[parent], scores[at]
-        items[at], items[parent] = items[parent], items[at]
-        at = parent
-    return count + 1
-
-
-@kernel
-def _sort(items: Any, scores: Any, count: int) -> None:
-    """Heap (worst on top) to best first, in place."""
-    for last in range(count - 1, 0, -1):
-        scores[0], scores[last] = scores[last], scores[0]
-        items[0], items[last] = items[last], items[0]
-        _sink(items, scores, last)
 
 
 @kernel
@@ -208,46 +211,6 @@ def _add(weights: Any, rows: Any, factors: Any, first: int, total: Any) -> None:
         factor = factors[p]
         for t in range(size):
             total[t] += factor * row[t]
-
-
-@kernel
-def _close(total: Any, first: int, mask: Any, out: Any) -> None:
-    """Scores are finite: −∞ marks what may not be chosen, and is never chosen."""
-    for t in range(len(total)):
-        total[t] = total[t] if mask[first + t] else -np.inf
-    for p in range(np.searchsorted(out, first), len(out)):
-        if out[p] >= first + len(total):
-            break
-        total[out[p] - first] = -np.inf
-
-
-@kernel
-def _keep(total: Any, first: int, only: Any) -> None:
-    """Close everything that is not in a sorted list."""
-    p = np.searchsorted(only, first)
-    for t in range(len(total)):
-        if p < len(only) and only[p] == first + t:
-            p += 1
-        else:
-            total[t] = -np.inf
-
-
-@kernel
-def _select(total: Any, first: int, items: Any, scores: Any, count: int) -> int:
-    """Offer what is better than the worst kept; a stretch without any is passed over at once."""
-    size = len(total)
-    worst = scores[0] if count == len(items) else -np.inf
-    for base in range(0, size, 32):
-        end = min(base + 32, size)
-        found = False
-        for t in range(base, end):
-            found |= total[t] > worst
-        if found:
-            for t in range(base, end):
-                if total[t] > worst:
-                    count = _offer(items, scores, count, first + t, total[t])
-                    worst = scores[0] if count == len(items) else -np.inf
-    return count
 
 
 @kernel
@@ -284,12 +247,94 @@ def _rows(
                     first,
                     total[:size],
                 )
-            _close(total[:size], first, mask, out[out_pointers[user] : out_pointers[user + 1]])
+            close(total[:size], first, mask, out[out_pointers[user] : out_pointers[user + 1]])
             if len(only_pointers) > 0:
-                _keep(total[:size], first, only[only_pointers[user] : only_pointers[user + 1]])
-            counts[user] = _select(total[:size], first, best_items[user], best_scores[user], counts[user])
+                keep(total[:size], first, only[only_pointers[user] : only_pointers[user + 1]])
+            counts[user] = select(total[:size], first, best_items[user], best_scores[user], counts[user])
     for user in range(start, stop):
-        _sort(best_items[user], best_scores[user], counts[user])
+        sort(best_items[user], best_scores[user], counts[user])
+
+
+@kernel
+def _whole(
+    scores: Any,
+    mask: Any,
+    out_pointers: Any,
+    out: Any,
+    only_pointers: Any,
+    only: Any,
+    best_items: Any,
+    best_scores: Any,
+    counts: Any,
+    start: int,
+) -> None:
+    """Choose from whole rows of scores: those of the users from `start` on."""
+    for row in range(len(scores)):
+        user = start + row
+        total = scores[row]
+        close(total, 0, mask, out[out_pointers[user] : out_pointers[user + 1]])
+        if len(only_pointers) > 0:
+            keep(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
+        counts[user] = select(total, 0, best_items[user], best_scores[user], counts[user])
+        sort(best_items[user], best_scores[user], counts[user])
+
+
+@kernel
+def _again(left: Any, right: Any, base: Any, items: Any, scores: Any, counts: Any, start: int, stop: int) -> None:
+    """The exact scores of the candidates, in float64, and their order by them."""
+    rank = left.shape[1]
+    for user in range(start, stop):
+        for place in range(counts[user]):
+            item = items[user, place]
+            total = 0.0
+            for t in range(rank):
+                total += left[user, t] * right[item, t]
+            scores[user, place] = total + base[item]
+        for place in range(1, counts[user]):  # nearly sorted already: insertion
+            score, item, at = scores[user, place], items[user, place], place
+            while at > 0 and worse(scores[user, at - 1], items[user, at - 1], score, item):
+                scores[user, at], items[user, at] = scores[user, at - 1], items[user, at - 1]
+                at -= 1
+            scores[user, at], items[user, at] = score, item
+
+
+@kernel
+def _first(
+    items: Any, scores: Any, counts: Any, best_items: Any, best_scores: Any, best_counts: Any, start: int, stop: int
+) -> None:
+    k = best_items.shape[1]
+    for user in range(start, stop):
+        best_counts[user] = min(k, counts[user])
+        for place in range(best_counts[user]):
+            best_items[user, place], best_scores[user, place] = items[user, place], scores[user, place]
+
+
+@kernel
+def _sparse_rows(
+    row_pointers: Any,
+    columns: Any,
+    values: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    mask: Any,
+    out_pointers: Any,
+    out: Any,
+    only_pointers: Any,
+    only: Any,
+    best_items: Any,
+    best_scores: Any,
+    counts: Any,
+    start: int,
+    stop: int,
+    total: Any,
+) -> None:
+    for user in range(start, stop):
+        total[:] = 0.0
+        for p in range(indptr[user], indptr[user + 1]):
+            for t in range(row_pointers[indices[p]], row_pointers[indices[p] + 1]):
+                total[0, columns[t]] += data[p] * values[t]
+        _whole(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
 
 
 @kernel
@@ -350,6 +395,6 @@ def _gathered(
                 else:
                     allowed = False
             if allowed and (counts[user] < best_items.shape[1] or score > best_scores[user, 0]):
-                counts[user] = _offer(best_items[user], best_scores[user], counts[user], j, score)
+                counts[user] = offer(best_items[user], best_scores[user], counts[user], j, score)
     for user in range(start, stop):
-        _sort(best_items[user], best_scores[user], counts[user])
+        sort(best_items[user], best_scores[user], counts[user])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,23 @@ import numpy as np
 from monogram.errors import ParameterError
 
 
-def param(default: Any, help: str, *, low: float = -math.inf, high: float = math.inf, below: bool = False) -> Any:
-    """Declare a parameter; `below` means that `high` itself is not allowed."""
-    return dataclasses.field(default=default, metadata={"help": help, "low": low, "high": high, "below": below})
+def param(
+    default: Any,
+    help: str,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    below: bool = False,
+    choices: tuple[str, ...] = (),
+    many: bool = False,
+) -> Any:
+    """Declare a parameter.
+
+    `below` means that `high` itself is not allowed; `choices` are the texts it may be; `many` lets it be one number or
+    several, each within the bounds.
+    """
+    described = {"help": help, "low": low, "high": high, "below": below, "choices": choices, "many": many}
+    return dataclasses.field(default=default, metadata=described)
 
 
 def check(model: Any) -> None:
@@ -27,6 +41,9 @@ def check(model: Any) -> None:
     for field in dataclasses.fields(model):
         if field.init:
             value = _plain(getattr(model, field.name))
+            if field.metadata.get("many") and isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+                setattr(model, field.name, _several(field, value))
+                continue
             kind = _kind(field, value)
             setattr(model, field.name, checks[kind](field, value) if kind in checks else value)
 
@@ -52,9 +69,16 @@ def _boolean(field: Any, value: Any) -> bool:
 
 
 def _text(field: Any, value: Any) -> str:
-    if not isinstance(value, str):
-        raise _wrong(field, value, "a text")
+    choices = field.metadata.get("choices", ())
+    if not isinstance(value, str) or (choices and value not in choices):
+        raise _wrong(field, value, f"one of {', '.join(choices)}" if choices else "a text")
     return value
+
+
+def _several(field: Any, values: Any) -> tuple[float, ...]:
+    if len(values) == 0 or np.ndim(values) != 1:
+        raise _wrong(field, values, "a number, or a list of numbers")
+    return tuple(_number(field, _plain(value)) for value in values)
 
 
 def _whole(field: Any, value: Any) -> int:

@@ -1,0 +1,101 @@
+"""A = Y − a·bᵀ, sparse minus rank one, and its two Gram matrices as operators: never formed unless asked.
+
+Y is m × n. A plain log has no rank-one part; RG²'s target has one (b = 1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine import parallel
+from monogram.engine.gram import gram
+from monogram.engine.native import kernel
+
+Float = NDArray[np.float64]
+ROWS = 1024  # of a sparse matrix, taken by one thread
+
+
+def multiply(matrix: Any, block: NDArray[Any], threads: int = 1) -> NDArray[Any]:
+    """CSR times a dense block, in the block's precision; the order of the sums does not depend on the threads."""
+    out = np.empty((matrix.shape[0], block.shape[1]), block.dtype)
+    block, data = np.ascontiguousarray(block), matrix.data.astype(block.dtype, copy=False)
+
+    def rows(start: int, stop: int) -> None:
+        _multiply(matrix.indptr, matrix.indices, data, block, out, start, stop)
+
+    parallel.over(rows, len(out), ROWS, threads)
+    return out
+
+
+class Operator:
+    """A and its transpose, applied to blocks of columns.
+
+    Parameters
+    ----------
+    matrix : Y as CSR, m × n
+    shift : (a, b), or None
+    threads : int
+    """
+
+    def __init__(self, matrix: Any, shift: tuple[Float, Float] | None = None, threads: int = 1) -> None:
+        self.matrix, self.shift, self.threads = matrix, shift, threads
+        self.by_item = matrix.T.tocsr()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users and items."""
+        users, items = self.matrix.shape
+        return users, items
+
+    def times(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product A·block (n × b → m × b)."""
+        return self._times(self.matrix, block, self.shift)
+
+    def back(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product Aᵀ·block (m × b → n × b)."""
+        return self._times(self.by_item, block, self.shift and self.shift[::-1])
+
+    def items(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product AᵀA·block."""
+        return self.back(self.times(block))
+
+    def users(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product AAᵀ·block."""
+        return self.times(self.back(block))
+
+    def dense(self, side: str) -> Float:
+        """AᵀA ("items") or AAᵀ ("users") as an array, lower triangle only."""
+        matrix, shift = (
+            (self.matrix, self.shift) if side == "items" else (self.by_item, self.shift and self.shift[::-1])
+        )
+        n = matrix.shape[1]
+        out = np.empty((n, n), np.float64, order="F")
+        gram(matrix, out, threads=self.threads)
+        if shift is not None:
+            a, b = shift
+            cross = matrix.T @ a
+            for j in range(n):
+                out[j:, j] += (a @ a) * b[j] * b[j:] - cross[j] * b[j:] - b[j] * cross[j:]
+        return out
+
+    def _times(self, matrix: Any, block: NDArray[Any], shift: tuple[Float, Float] | None) -> NDArray[Any]:
+        out = multiply(matrix, block, self.threads)
+        if shift is not None:
+            a, b = shift
+            out -= np.outer(a, b @ block.astype(np.float64)).astype(block.dtype)
+        return out
+
+
+@kernel
+def _multiply(indptr: Any, indices: Any, data: Any, block: Any, out: Any, start: int, stop: int) -> None:
+    for row in range(start, stop):
+        total = out[row]
+        total[:] = 0
+        for p in range(indptr[row], indptr[row + 1]):
+            value = data[p]
+            other = block[indices[p]]
+            for t in range(len(total)):
+                total[t] += value * other[t]

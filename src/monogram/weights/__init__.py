@@ -1,0 +1,32 @@
+"""What a fitted model is: something that scores every item for a batch of histories.
+
+Histories come as a CSR batch (histories × items). The kinds:
+
+- `Dense`: W itself, n × n; a score is a sum of rows.
+- `Dual`: K⁻¹ of the training users (m × m) and the sparse data; W is never formed.
+- `Factors`: W = U·diag(f)·Vᵀ of rank k; two thin products.
+- `Sparse`: W with most entries left out.
+- `Fixed`: the same score for everyone (popularity).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monogram.errors import ModelFileError
+from monogram.weights.common import Float, Indices, Tensors, Weights
+from monogram.weights.dense import Dense, Fixed
+from monogram.weights.dual import Dual
+from monogram.weights.factors import Factors
+from monogram.weights.sparse import Sparse
+
+__all__ = ["Dense", "Dual", "Factors", "Fixed", "Float", "Indices", "Sparse", "Tensors", "Weights", "from_tensors"]
+
+
+def from_tensors(kind: str, tensors: Tensors, training: Any) -> Weights:
+    """Weights of a stored kind."""
+    kinds: dict[str, Any] = {one.kind: one for one in (Dense, Dual, Factors, Fixed, Sparse)}
+    if kind not in kinds:
+        raise ModelFileError(f"the file holds weights of kind {kind!r}; expected one of {', '.join(kinds)}")
+    weights: Weights = kinds[kind].from_tensors(tensors, training)
+    return weights

@@ -1,0 +1,71 @@
+"""What the kinds of weights share: their interface, and small tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine.topk import Best, Eligible
+from monogram.errors import ModelFileError
+
+Float = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Tensors = dict[str, NDArray[Any]]
+
+
+class Weights(Protocol):
+    """The interface of every kind of weights."""
+
+    kind: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beside the training data."""
+
+    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+        """The k best eligible items of each history."""
+
+    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+        """Scores of the items for each history (histories × items)."""
+
+    def columns(self, items: Indices) -> Float:
+        """W[:, items]: what each item of a history adds to the scores of the items."""
+
+    def shares(self, history: Any, item: int) -> Float:
+        """What each entry of a history (a CSR batch of one) adds to the score of an item."""
+
+    def base(self, items: Indices) -> Float:
+        """The part of the scores of the items that no history changes."""
+
+    def tensors(self) -> Tensors:
+        """The arrays to store."""
+
+
+def checked(tensors: Tensors, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """A stored float tensor, if it has the shape."""
+    found = tensors.get(name)
+    if found is None or found.shape != shape or found.dtype.name not in ("float32", "float64"):
+        given = "none" if found is None else f"one of {found.dtype} and shape {found.shape}"
+        raise ModelFileError(f"the file must hold a float tensor {name!r} of shape {shape}; it has {given}")
+    return found
+
+
+def batches(size: int, batch: int) -> Iterator[tuple[int, int]]:
+    """The ranges of a batch-wise walk."""
+    for start in range(0, size, batch):
+        yield start, min(start + batch, size)
+
+
+def part(eligible: Eligible, start: int, stop: int) -> Eligible:
+    """The rules of a range of users."""
+    only = eligible.only_pointers
+    return Eligible(
+        eligible.mask,
+        eligible.out_pointers[start : stop + 1],
+        eligible.out,
+        only[start : stop + 1] if len(only) else only,
+        eligible.only,
+    )

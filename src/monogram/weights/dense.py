@@ -1,0 +1,86 @@
+"""W itself, n × n, and the scores that no history changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine.scores import sum_rows
+from monogram.engine.topk import Best, Eligible, best_by_rows
+from monogram.weights.common import Float, Indices, Tensors, checked
+
+
+class Dense:
+    """W as one C-ordered array: row i is what item i of a history adds to every score."""
+
+    kind = "dense"
+
+    def __init__(self, matrix: NDArray[Any]) -> None:
+        self.matrix = matrix
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, training: Any) -> Dense:
+        """Build from stored arrays."""
+        n = training.shape[1]
+        return cls(checked(tensors, "weights", (n, n)))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.matrix.nbytes)
+
+    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+        return best_by_rows(self.matrix, histories, eligible, k, threads=threads)
+
+    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+        return sum_rows(self.matrix, histories, items, threads=threads)
+
+    def columns(self, items: Indices) -> Float:
+        return self.matrix[:, items].astype(np.float64)
+
+    def shares(self, history: Any, item: int) -> Float:
+        return np.asarray(self.matrix[history.indices, item].astype(np.float64) * history.data)
+
+    def base(self, items: Indices) -> Float:
+        return np.zeros(len(items))
+
+    def tensors(self) -> Tensors:
+        return {"weights": self.matrix}
+
+
+class Fixed:
+    """One score an item, whatever the history."""
+
+    kind = "fixed"
+
+    def __init__(self, scores: Float) -> None:
+        self.scores = scores
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, training: Any) -> Fixed:
+        """Build from stored arrays."""
+        return cls(checked(tensors, "scores", (training.shape[1],)))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.scores.nbytes)
+
+    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+        nothing = np.empty((0, len(self.scores)))
+        return best_by_rows(nothing, histories, eligible, k, base=self.scores, threads=threads)
+
+    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+        return np.tile(self.scores[items], (histories.shape[0], 1))
+
+    def columns(self, items: Indices) -> Float:
+        return np.zeros((len(self.scores), len(items)))
+
+    def shares(self, history: Any, item: int) -> Float:
+        return np.zeros(history.nnz)
+
+    def base(self, items: Indices) -> Float:
+        return np.asarray(self.scores[items])
+
+    def tensors(self) -> Tensors:
+        return {"scores": self.scores}

@@ -1,0 +1,155 @@
+"""W through the inverse over training users: never formed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from monogram.engine import parallel
+from monogram.engine.inverse import dual_solve, exact_columns, rooted
+from monogram.engine.topk import Best, Eligible, best_by_gathering
+from monogram.errors import MonogramWarning
+from monogram.weights.common import Float, Indices, Tensors, batches, checked, part
+
+
+class Dual:
+    """W = B·diag(θ) + diag(δ) through K⁻¹ (see `engine.inverse`), without forming it.
+
+    Any history is scored by hC = hΛ⁻¹ − ((hΛ⁻¹)X̃ᵀ)K⁻¹X̃Λ⁻¹, solved to float64. To rank, one that a training user has
+    is scored by that user's row of K⁻¹, hC = K⁻¹_u·X̃Λ⁻¹/√w_u: the same to the rounding of K⁻¹, and much quicker. The
+    history alone decides, so the same one always gets the same list.
+
+    Parameters
+    ----------
+    inverse : ndarray, m × m, symmetric
+    training : CSR, the training data X
+    penalties : ℓ
+    scale : −θ/(c·ℓ), the factor of each item's gathered sum
+    own : θ + δ, what an item of the history adds to its own score
+    roots : √w of the training users
+    """
+
+    kind = "dual"
+    batch = 256
+
+    def __init__(
+        self, inverse: NDArray[Any], training: Any, penalties: Float, scale: Float, own: Float, roots: Float
+    ) -> None:
+        self.inverse, self.penalties, self.scale, self.own, self.roots = inverse, penalties, scale, own, roots
+        self.training = training
+        weights = None if (roots == 1).all() else roots**2
+        self.by_item = rooted(training, weights).T.tocsr()
+        self._first: dict[bytes, int] | None = None
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, training: Any) -> Dual:
+        """Build from stored arrays."""
+        m, n = training.shape
+        inverse = checked(tensors, "inverse", (m, m)).T  # symmetric: Fortran order for the kernels
+        penalties, scale, own = (checked(tensors, name, (n,)) for name in ("penalties", "scale", "own"))
+        return cls(inverse, training, penalties, scale, own, checked(tensors, "roots", (m,)))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.inverse.nbytes + self.by_item.data.nbytes + self.by_item.indices.nbytes)
+
+    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+        parts = []
+        for start, stop in batches(histories.shape[0], self.batch):
+            rows = histories[start:stop]
+            coefficients, own = self._solved(rows, self._known(rows), threads)
+            rules = part(eligible, start, stop)
+            parts.append(
+                best_by_gathering(self.by_item, self.scale, own, coefficients, rows, rules, k, threads=threads)
+            )
+        if not parts:
+            return Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))
+        return Best(
+            np.concatenate([one.items for one in parts]),
+            np.concatenate([one.scores for one in parts]),
+            np.concatenate([one.counts for one in parts]),
+        )
+
+    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+        out = np.empty((histories.shape[0], len(items)))
+        wanted = self.by_item[items]
+        for start, stop in batches(len(out), 64):
+            rows = histories[start:stop]
+            coefficients, own = self._solved(rows, np.full(rows.shape[0], -1), threads)
+            out[start:stop] = (wanted @ coefficients.T).T * self.scale[items] + 0.0  # 0, not −0
+            out[start:stop] += sp.csr_array((own, rows.indices, rows.indptr), shape=rows.shape)[:, items].toarray()
+        return out
+
+    def columns(self, items: Indices) -> Float:
+        found, converged = exact_columns(self.inverse, self.by_item, self.penalties, items)
+        _tell(converged)
+        found *= self.scale[items] * self.penalties[items]
+        # B has no diagonal: what stands there is δ = own − θ, and θ = −scale·c·ℓ.
+        found[items, np.arange(len(items))] += self.own[items]
+        return found
+
+    def shares(self, history: Any, item: int) -> Float:
+        return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
+
+    def base(self, items: Indices) -> Float:
+        return np.zeros(len(items))
+
+    def tensors(self) -> Tensors:
+        return {
+            "inverse": self.inverse.T,
+            "penalties": self.penalties,
+            "scale": self.scale,
+            "own": self.own,
+            "roots": self.roots,
+        }
+
+    def _solved(self, rows: Any, known: Indices, threads: int) -> tuple[Float, Float]:
+        """Coefficients y over training users, and what each history item adds to its own score."""
+        exact = self.inverse.dtype if (known >= 0).all() else np.float64
+        out = np.empty((rows.shape[0], len(self.inverse)), exact)
+        at, new = np.flatnonzero(known >= 0), np.flatnonzero(known < 0)
+        out[at] = self.inverse.T[known[at]] / self.roots[known[at], None]
+        for start, stop in batches(len(new), 64):
+            out[new[start:stop]] = -self._new(rows[new[start:stop]], threads)
+        factors = self.own[rows.indices]
+        factors = factors + np.repeat(known < 0, np.diff(rows.indptr)) * self.scale[rows.indices]
+        return out, factors * rows.data
+
+    def _new(self, rows: Any, threads: int) -> Float:
+        """The product (hΛ⁻¹)X̃ᵀK⁻¹, to float64 whatever K⁻¹ is held in."""
+        scaled = rows.data / self.penalties[rows.indices]
+        spread = sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape) @ self.by_item
+        with parallel.limited(threads):
+            solved, converged = dual_solve(self.inverse, self.by_item, self.penalties, spread.T)
+        _tell(converged)
+        return solved.T
+
+    def _known(self, rows: Any) -> Indices:
+        """The first training user with each history, or −1."""
+        if self._first is None:
+            first: dict[bytes, int] = {}
+            for user, key in enumerate(_keys(self.training)):
+                first.setdefault(key, user)
+            self._first = first
+        return np.array([self._first.get(key, -1) for key in _keys(rows)], np.int64)
+
+
+def _tell(converged: bool) -> None:
+    if not converged:
+        warnings.warn(
+            "float32 is too coarse for this model: its scores of new histories are approximate; "
+            "fit with dtype='float64', or with solver='primal'",
+            MonogramWarning,
+            stacklevel=4,
+        )
+
+
+def _keys(rows: Any) -> Iterator[bytes]:
+    items, data = rows.indices.astype(np.int64), rows.data.astype(np.float32)
+    for start, stop in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
+        yield items[start:stop].tobytes() + data[start:stop].tobytes()

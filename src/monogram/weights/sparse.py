@@ -1,0 +1,56 @@
+"""W with most entries left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from monogram.engine.topk import Best, Eligible, best_by_sparse_rows
+from monogram.errors import ModelFileError
+from monogram.weights.common import Float, Indices, Tensors, checked
+
+
+class Sparse:
+    """W as CSR: row i holds what item i of a history adds to the few scores it touches."""
+
+    kind = "sparse"
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, training: Any) -> Sparse:
+        """Build from stored arrays, checked: a kernel would follow a wrong index out of its array."""
+        n = training.shape[1]
+        values = checked(tensors, "values", tensors["values"].shape[:1])
+        matrix = sp.csr_array((values, tensors["columns"], tensors["pointers"]), shape=(n, n))
+        matrix.check_format(full_check=True)
+        if not matrix.has_canonical_format:
+            raise ModelFileError("the file's sparse weights are not in canonical form")
+        return cls(matrix)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.matrix.data.nbytes + self.matrix.indices.nbytes + self.matrix.indptr.nbytes)
+
+    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+        return best_by_sparse_rows(self.matrix, histories, eligible, k, threads=threads)
+
+    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+        wanted = self.matrix.astype(np.float64)[:, items]
+        return np.asarray((histories.astype(np.float64) @ wanted).toarray())
+
+    def columns(self, items: Indices) -> Float:
+        return np.asarray(self.matrix[:, items].toarray().astype(np.float64))
+
+    def shares(self, history: Any, item: int) -> Float:
+        column = self.matrix[history.indices][:, [item]].toarray().ravel()
+        return np.asarray(column.astype(np.float64) * history.data)
+
+    def base(self, items: Indices) -> Float:
+        return np.zeros(len(items))
+
+    def tensors(self) -> Tensors:
+        return {"values": self.matrix.data, "columns": self.matrix.indices, "pointers": self.matrix.indptr}
