@@ -21,20 +21,31 @@ if TYPE_CHECKING:
     from monogram.models.baselines import Popularity
     from monogram.models.files import load
     from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
+    from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
+    from monogram.models.spectrum import Spectrum
 
 _ROOMS = {"splits": "monogram.data.splits", "testing": "monogram.testing"}
 _HOMES: dict[str, str] = {
     "DEQL": "monogram.models.full_rank",
     "DLAE": "monogram.models.full_rank",
+    "DropoutMF": "monogram.models.spectral",
     "EASE": "monogram.models.full_rank",
     "EDLAE": "monogram.models.full_rank",
     "Interactions": "monogram.data.interactions",
+    "LRR": "monogram.models.spectral",
+    "NuclearPower": "monogram.models.spectral",
     "Popularity": "monogram.models.baselines",
+    "RG2": "monogram.models.spectral",
     "Recommender": "monogram.models.base",
+    "RegularizedPCA": "monogram.models.spectral",
+    "Spectrum": "monogram.models.spectrum",
+    "VLAE": "monogram.models.spectral",
+    "WLAE": "monogram.models.spectral",
     "evaluate": "monogram.evaluation.protocol",
     "load": "monogram.models.files",
     "read": "monogram.data.readers",
     "sample": "monogram.data.sample",
+    "vlae_as_lrr": "monogram.models.spectral",
 }
 
 __all__ = [
@@ -42,9 +53,17 @@ __all__ = [
     "DLAE",
     "EASE",
     "EDLAE",
+    "LRR",
+    "RG2",
+    "VLAE",
+    "WLAE",
+    "DropoutMF",
     "Interactions",
+    "NuclearPower",
     "Popularity",
     "Recommender",
+    "RegularizedPCA",
+    "Spectrum",
     "__version__",
     "evaluate",
     "load",
@@ -52,6 +71,7 @@ __all__ = [
     "sample",
     "splits",
     "testing",
+    "vlae_as_lrr",
 ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from monogram.engine import parallel
 from monogram.engine.memory import show
+from monogram.engine.spectrum import method, widths
 from monogram.errors import MemoryBudgetError, ParameterError
 
 # Dual weights answer a new user with m² work where primal ones add a few rows, so the dual must be clearly cheaper.
@@ -50,12 +51,13 @@ def guess(users: int, items: int, events: int) -> Size:
 
 @dataclass(frozen=True)
 class Cost:
-    """The price of one way to fit."""
+    """The price of one way to fit; `advice` is what would make it smaller, where that is not fewer users or items."""
 
     solver: str
     bytes: int
     flops: float
     seconds: float
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,30 @@ def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any
     return Cost(solver, side * side * dtype.itemsize + sparse + WORKSPACE, flops + pairs, seconds)
 
 
+def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1) -> tuple[Cost, Cost]:
+    """The price of `rank` eigenpairs by the items ("primal") and by the users ("dual"); see `engine.spectrum`."""
+    threads = parallel.count(threads)
+    return tuple(_spectral_cost(name, size, rank, np.dtype(dtype), threads) for name in ("primal", "dual"))  # type: ignore[return-value]
+
+
+def _spectral_cost(solver: str, size: Size, rank: int, dtype: np.dtype[Any], threads: int) -> Cost:
+    side = size.items if solver == "primal" else size.users
+    rank, found = min(rank, side), min(rank, size.users, size.items)
+    rate, _ = calibrate(dtype.name, threads)
+    kept = (size.items + (side if solver == "dual" else 0)) * found
+    sparse = 16 * size.events + WORKSPACE
+    advice = "ask for a lower rank"
+    if method(side, rank) == "dense":
+        flops = 4 / 3 * float(side) ** 3 + 2 * float(side) ** 2 * rank
+        return Cost(solver, 8 * (side * side + 2 * side * rank + kept) + sparse, flops, 8 * flops / rate, advice)
+    block, most = widths(side, rank)
+    products = 7 * rank
+    flops = 4.0 * products * size.events + 8.0 * side * products * most + 6.0 * float(most) ** 3
+    seconds = 4.0 * products * size.events / (1.5e9 * threads) + (flops - 4.0 * products * size.events) / rate
+    taken = dtype.itemsize * (side * (most + block + found) + kept) + 24 * most * most + 40 * side * block
+    return Cost(solver, taken + sparse, flops, seconds, advice)
+
+
 def _refusal(refused: Plan) -> str:
     size = np.dtype(refused.dtype).itemsize
     sides = {"primal": "items", "dual": "users"}
@@ -164,8 +190,12 @@ def _refusal(refused: Plan) -> str:
         advice.append("use dtype float32")
     others = [c for c in refused.costs if c.bytes <= refused.budget]
     advice += [f"use the {cost.solver} solver" for cost in others]
-    side = sides[refused.chosen.solver]
-    advice.append(f"keep the {int((room / size) ** 0.5):,} most active {side}" if room else "use a larger machine")
+    if refused.chosen.advice:
+        advice.append(refused.chosen.advice)
+    elif room:
+        advice.append(f"keep the {int((room / size) ** 0.5):,} most active {sides[refused.chosen.solver]}")
+    else:
+        advice.append("use a larger machine")
     return (
         f"the fit needs {needs} for {refused.users:,} users × {refused.items:,} items, but may use "
         f"{show(refused.budget)}; nothing was allocated. What would fit: {'; '.join(advice)}."

@@ -11,7 +11,7 @@ exists. Residuals are measured with the operator at the end, and a pair that has
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,10 @@ Float = NDArray[np.float64]
 Apply = Callable[[NDArray[Any]], NDArray[Any]]
 TOLERANCE = {"float32": 1e-4, "float64": 1e-8}  # of ‖Av − θv‖/θ
 SMALL = 1000  # a matrix of this size is solved densely
-RESTARTS = 60
-SLAB = 4096  # rows of a basis rotated at once
+RESTARTS = 100
+IDLE = 8  # restarts without progress, after which nothing more is to be hoped for
+SLAB = 64  # columns worked on in float64 at once
+ROWS = 4096  # rows of a basis rotated at once
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def method(size: int, rank: int) -> str:
 def widths(size: int, rank: int) -> tuple[int, int]:
     """Columns of a block, and of the whole basis, of a Lanczos run."""
     block = int(np.clip(rank // 8, 8, 64))
-    most = max(2 * rank, rank + 8 * block)
+    most = max(5 * rank // 2, rank + 8 * block)
     return block, min(most, size - block) // block * block
 
 
@@ -90,21 +92,9 @@ def leading(
     dtype : of the basis; the projected problem is always float64
     tolerance : largest ‖Av − θv‖/θ; by default 1e-4 in float32, 1e-8 in float64
     """
-    rank = min(rank, size)
     tolerance = TOLERANCE[np.dtype(dtype).name] if tolerance is None else tolerance
-    if method(size, rank) == "dense":
-        array = apply(np.eye(size)) if dense is None else dense()
-        values, vectors = scipy.linalg.eigh(
-            array, lower=True, overwrite_a=True, subset_by_index=[size - rank, size - 1], check_finite=False
-        )
-        stage("spectrum", float(size) ** 3)
-        values, vectors, used, dtype = values[::-1], vectors[:, ::-1], size, "float64"
-    else:
-        values, vectors, used = _lanczos(apply, size, rank, np.dtype(dtype), tolerance, seed, stage)
-    found = _finish(apply, values, vectors, method(size, rank), used, rank == size, float(np.finfo(dtype).eps))
-    if found.residual > tolerance:
-        raise NumericalError(_advice(found, tolerance, np.dtype(dtype).name))
-    return found
+    values, vectors, used = _pairs(apply, size, min(rank, size), dense, dtype, tolerance, seed, stage)
+    return _finish(apply, values, vectors, method(size, rank), used, rank >= size, dtype, tolerance)
 
 
 def of_data(
@@ -122,57 +112,117 @@ def of_data(
     if side == "auto":
         side = "users" if users < items else "items"
     apply, size = (data.items, items) if side == "items" else (data.users, users)
-    tight = TOLERANCE[np.dtype(dtype).name] if tolerance is None else tolerance
-    found = leading(
-        apply,
-        size,
-        rank,
-        dense=lambda: data.dense(side),
-        dtype=dtype,
-        tolerance=tight if side == "items" else tight / 2,
-        seed=seed,
-        stage=stage,
-    )
-    if side == "items":
-        return found
-    vectors = _turned(data, found)
-    right = _finish(data.items, found.values, vectors, found.method, found.products, found.complete, 0.0)
-    if right.residual > tight:
-        raise NumericalError(_advice(right, tight, np.dtype(dtype).name))
-    return right
+    tolerance = TOLERANCE[np.dtype(dtype).name] if tolerance is None else tolerance
+    formed = lambda: data.dense(side)  # noqa: E731
+    values, vectors, used = _pairs(apply, size, min(rank, size), formed, dtype, tolerance, seed, stage)
+    if side == "users":
+        kept = _not_zero(values, dtype)
+        values, vectors = values[: kept + 1], _turned(data, values[:kept], vectors)
+    whole = rank >= min(users, items)
+    return _finish(data.items, values, vectors, method(size, rank), used, whole, dtype, tolerance)
 
 
-def _turned(data: Operator, found: Pairs) -> NDArray[Any]:
+def _pairs(
+    apply: Apply,
+    size: int,
+    rank: int,
+    dense: Callable[[], Float] | None,
+    dtype: str,
+    tolerance: float,
+    seed: int,
+    stage: Stage,
+) -> tuple[Float, NDArray[Any], int]:
+    """Values, vectors, and the number of products; not measured yet."""
+    if method(size, rank) == "lanczos":
+        return _lanczos(apply, size, rank, np.dtype(dtype), tolerance, seed, stage)
+    array = apply(np.eye(size)) if dense is None else dense()
+    wanted = [size - rank, size - 1]
+    values, vectors = scipy.linalg.eigh(array, lower=True, overwrite_a=True, subset_by_index=wanted, check_finite=False)
+    stage("spectrum", float(size) ** 3)
+    return values[::-1], vectors[:, ::-1], size
+
+
+def _turned(data: Operator, values: Float, vectors: NDArray[Any]) -> NDArray[Any]:
     """v = Aᵀu/σ, a slab of columns at a time."""
-    out = np.empty((data.shape[1], len(found.values)), found.vectors.dtype)
-    for start in range(0, len(found.values), 64):
-        part = slice(start, start + 64)
-        out[:, part] = data.back(found.vectors[:, part]) / np.sqrt(found.values[part]).astype(out.dtype)
+    out = np.empty((data.shape[1], len(values)), vectors.dtype)
+    for start in range(0, len(values), SLAB):
+        part = slice(start, min(start + SLAB, len(values)))
+        out[:, part] = data.back(vectors[:, part]) / np.sqrt(values[part]).astype(out.dtype)
     return out
 
 
+def _not_zero(values: Float, dtype: str) -> int:
+    """How many values are above the rounding of the largest."""
+    return int((values > 10 * np.finfo(dtype).eps * max(float(values[0]), 0.0)).sum()) if len(values) else 0
+
+
 def _finish(
-    apply: Apply, values: Float, vectors: NDArray[Any], how: str, used: int, complete: bool, epsilon: float
+    apply: Apply,
+    values: Float,
+    vectors: NDArray[Any],
+    how: str,
+    used: int,
+    whole: bool,
+    dtype: str,
+    tolerance: float,
 ) -> Pairs:
-    """Leave zeros out, and measure the residuals of the rest."""
-    zero = 50 * epsilon * max(float(values[0]), 0.0) if len(values) else 0.0
-    kept = int((values > zero).sum())
-    residuals = np.empty(kept)
-    for start in range(0, kept, 64):
-        part = slice(start, min(start + 64, kept))
-        block = np.ascontiguousarray(vectors[:, part])
-        rest = apply(block).astype(np.float64) - block * values[part]
-        residuals[part] = np.linalg.norm(rest, axis=0)
-    complete = complete or kept < len(values)
-    return Pairs(values[:kept].astype(np.float64), vectors[:, :kept], residuals, how, used + kept, complete)
+    """Leave zeros out, measure the rest, and where float32 was too coarse for that, solve within their space again."""
+    kept = _not_zero(values, dtype)
+    whole, vectors = whole or kept < len(values), np.ascontiguousarray(vectors[:, :kept])
+    found = Pairs(values[:kept].astype(np.float64), vectors, np.empty(0), how, used, whole)
+    found = replace(found, residuals=_residuals(apply, found))
+    if found.residual > tolerance:
+        found = _again(apply, found)
+    if found.residual > tolerance:
+        raise NumericalError(_advice(found, tolerance, dtype))
+    return found
+
+
+def _residuals(apply: Apply, found: Pairs) -> Float:
+    out = np.empty(len(found.values))
+    for start in range(0, len(out), SLAB):
+        part = slice(start, min(start + SLAB, len(out)))
+        block = found.vectors[:, part].astype(np.float64)
+        out[part] = np.linalg.norm(apply(block) - block * found.values[part], axis=0)
+    return out
+
+
+def _again(apply: Apply, found: Pairs) -> Pairs:
+    """Rayleigh–Ritz in float64 within the space that was found.
+
+    In float32 a vector keeps a trace of the first ones, at the level of rounding; the operator multiplies it by their
+    large values.
+    """
+    vectors, rank = found.vectors, len(found.values)
+    size, gram, image = len(vectors), np.zeros((rank, rank)), np.zeros((rank, rank))
+    for start in range(0, rank, SLAB):
+        part = slice(start, min(start + SLAB, rank))
+        block = vectors[:, part].astype(np.float64)
+        product = apply(block)
+        for row in range(0, size, ROWS):
+            rows = slice(row, row + ROWS)
+            slab = vectors[rows].astype(np.float64)
+            gram[:, part] += slab.T @ block[rows]
+            image[:, part] += slab.T @ product[rows]
+    values, turns = scipy.linalg.eigh((image + image.T) / 2, (gram + gram.T) / 2, check_finite=False)
+    values, turns = values[::-1], turns[:, ::-1]
+    for row in range(0, size, ROWS):
+        rows = slice(row, row + ROWS)
+        vectors[rows] = vectors[rows].astype(np.float64) @ turns
+    found = replace(found, values=values)
+    return replace(found, residuals=_residuals(apply, found))
 
 
 def _advice(found: Pairs, tolerance: float, dtype: str) -> str:
     bad = int((found.residuals / found.values > tolerance).sum())
+    return _refusal(bad, len(found.values), found.residual, tolerance, dtype)
+
+
+def _refusal(bad: int, rank: int, residual: float, tolerance: float, dtype: str) -> str:
     other = "use dtype='float64'" if dtype == "float32" else "raise the tolerance"
     return (
-        f"{bad} of {len(found.values)} eigenpairs have not converged: the largest ‖Av − σ²v‖/σ² is "
-        f"{found.residual:.1e}, expected at most {tolerance:g}; ask for a lower rank, or {other}"
+        f"{bad} of {rank} eigenpairs have not converged: the largest ‖Av − σ²v‖/σ² is {residual:.1e}, expected at most "
+        f"{tolerance:g}; ask for a lower rank, or {other}"
     )
 
 
@@ -185,15 +235,15 @@ def _lanczos(
     basis = np.empty((size, most + block), dtype, order="F")
     projected = np.zeros((most + block, most + block))
     basis[:, :block] = np.linalg.qr(rng.standard_normal((size, block)))[0]
-    done, have, used = 0, block, 0
+    done, have, used, lowest, idle = 0, block, 0, np.inf, 0
     for _ in range(RESTARTS):
         while True:
             rest = apply(basis[:, done:have])
             used += have - done
             stage("spectrum", float(have - done))
+            size_before = float(np.linalg.norm(rest, axis=0).max())
             projected[:have, done:have] = _orthogonalise(basis[:, :have], rest)
-            scale = float(np.abs(np.diagonal(projected)[:have]).max())
-            following, coupling = _next(basis[:, :have], rest, scale, rng)
+            following, coupling = _next(basis[:, :have], rest, size_before, rng)
             last, done = have - done, have
             if done + block > most:
                 break
@@ -201,21 +251,22 @@ def _lanczos(
             have = done + block
         values, turns = _ritz(projected[:done, :done], rank)
         residuals = np.linalg.norm(coupling @ turns[done - last :], axis=0)
-        floor = np.finfo(dtype).eps * values[0]
-        wrong = residuals[:rank] > 0.5 * tolerance * values[:rank] + floor
+        goal = np.maximum(0.5 * tolerance * values[:rank], 0.0)
+        goal[_not_zero(values[:rank], dtype.name) :] = 10 * np.finfo(dtype).eps * values[0]
+        wrong = residuals[:rank] > goal
         kept = rank if not wrong.any() else min(turns.shape[1], rank + (done - rank) // 2)
         _rotate(basis, done, turns[:, :kept])
         if not wrong.any():
             return values[:rank], basis[:, :rank], used
+        worst = float((residuals[:rank] / np.maximum(values[:rank], 1e-300)).max())
+        lowest, idle = (worst, 0) if worst < 0.9 * lowest else (lowest, idle + 1)
+        if idle == IDLE:
+            break
         projected[:] = 0.0
         np.einsum("ii->i", projected)[:kept] = values[:kept]
         basis[:, kept : kept + block] = following
         done, have = kept, kept + block
-    raise NumericalError(
-        f"after {used} products {int(wrong.sum())} of {rank} eigenpairs have not converged (the largest "
-        f"‖Av − σ²v‖/σ² is about {float((residuals[:rank] / values[:rank]).max()):.1e}, expected {tolerance:g}); "
-        "ask for a lower rank, or use dtype='float64'"
-    )
+    raise NumericalError(_refusal(int(wrong.sum()), rank, worst, tolerance, dtype.name))
 
 
 def _ritz(projected: Float, rank: int) -> tuple[Float, Float]:
@@ -243,26 +294,47 @@ def _next(
 ) -> tuple[NDArray[Any], Float]:
     """An orthonormal block that spans the rest, and rest = block·coupling.
 
-    A direction the rest does not have (an invariant space was found) is replaced by a random one, coupled to nothing.
+    `scale` is the size of the product before the basis was taken out of it. What is left of a direction at the level of
+    its rounding (an invariant space was found) is replaced by a random direction, coupled to nothing.
     """
-    vectors, coupling = np.linalg.qr(rest.astype(np.float64))
-    weak = np.abs(np.diagonal(coupling)) <= 100 * np.finfo(basis.dtype).eps * scale
-    if weak.any():
+    vectors, coupling = _triangular(rest.astype(np.float64))
+    sizes, rounding = np.abs(np.diagonal(coupling)), float(np.finfo(basis.dtype).eps) * scale
+    if sizes.min() <= 100 * rounding:
+        weak = sizes <= 100 * rounding
         coupling[weak] = 0.0
         vectors[:, weak] = rng.standard_normal((len(vectors), int(weak.sum())))
-    if np.abs(np.diagonal(coupling)).min() < 1e-2 * scale:  # what is left may not be orthogonal to rounding
+    if sizes.min() <= 1e4 * rounding:  # what is left may not be orthogonal to the basis
         clean = vectors.astype(basis.dtype)
         for _ in range(2):
             _orthogonalise(basis, clean)
-            clean = np.linalg.qr(clean.astype(np.float64))[0].astype(basis.dtype)
-        signs = np.sign(np.einsum("ij,ij->j", clean, vectors))
-        vectors = clean * np.where(signs == 0, 1, signs)
+            clean = _triangular(clean.astype(np.float64))[0].astype(basis.dtype)
+        vectors = clean
     return vectors.astype(basis.dtype), coupling
+
+
+def _triangular(block: Float) -> tuple[Float, Float]:
+    """Orthonormal columns times an upper triangle: by Cholesky, twice; by Householder where that is too coarse."""
+    total = np.eye(block.shape[1])
+    out = block
+    for _ in range(2):
+        try:
+            upper = scipy.linalg.cholesky(out.T @ out, check_finite=False)
+        except scipy.linalg.LinAlgError:
+            break
+        if np.diagonal(upper).min() < 1e-6 * np.diagonal(upper).max():
+            break
+        out = out @ scipy.linalg.solve_triangular(upper, np.eye(len(upper)), check_finite=False)
+        total = upper @ total
+    else:
+        return out, total
+    vectors, upper = np.linalg.qr(block)
+    signs = np.where(np.diagonal(upper) < 0, -1.0, 1.0)  # as Cholesky has them
+    return vectors * signs, signs[:, None] * upper
 
 
 def _rotate(basis: NDArray[Any], done: int, turns: Float) -> None:
     """The first columns of the basis become basis·turns, in place."""
     turns = turns.astype(basis.dtype)
-    for start in range(0, len(basis), SLAB):
-        part = slice(start, start + SLAB)
+    for start in range(0, len(basis), ROWS):
+        part = slice(start, start + ROWS)
         basis[part, : turns.shape[1]] = basis[part, :done] @ turns

@@ -27,13 +27,15 @@ from monogram.ranking import Recommendations
 from monogram.weights import Weights
 
 
-def _dtype(dtype: str) -> str:
+def check_dtype(dtype: str) -> str:
+    """The name of a working precision."""
     if dtype not in ("float32", "float64"):
         raise ParameterError(f"dtype = {dtype!r}; expected 'float32' or 'float64'")
     return dtype
 
 
-def _solver(solver: str) -> str:
+def check_solver(solver: str) -> str:
+    """The name of a solver."""
     if solver not in ("auto", "primal", "dual"):
         raise ParameterError(f"solver = {solver!r}; expected 'auto', 'primal' or 'dual'")
     return solver
@@ -41,7 +43,10 @@ def _solver(solver: str) -> str:
 
 @dataclass
 class Work:
-    """How a fit is to be done, and what it notes on the way."""
+    """How a fit is to be done, and what it notes on the way.
+
+    `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch.
+    """
 
     dtype: str = "float32"
     budget: int = 0
@@ -52,6 +57,9 @@ class Work:
     planned: int | None = None
     residual: float | None = None
     error: float | None = None
+    rank: int | None = None
+    record: list[float] = field(default_factory=list)
+    given: Any = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -71,14 +79,17 @@ class Report:
 
     Attributes
     ----------
-    solver : "primal", "dual" or "none"
+    solver : "primal", "dual" or "none"; for a spectrum the side and the method, "reused" where it was given
     dtype : working precision
     threads : threads used
     seconds : by stage (compile: kernels, the first time on a machine)
     peak_bytes : most memory taken during the fit above what the process held before (None: not measurable)
     planned_bytes : what the plan foresaw
-    residual : largest off-diagonal entry of (S + Λ)B − S on probe columns, relative to max|S|
+    residual : largest off-diagonal entry of (S + Λ)B − S on probe columns, relative to max|S|; for a spectrum the
+        largest ‖Av − σ²v‖/σ²
     error : error of the weights on those columns, relative to the largest: a bound, or where that is large an estimate
+    rank : of the weights, where it is not full
+    objectives : by epoch, of an iterative fit
     """
 
     solver: str
@@ -89,6 +100,11 @@ class Report:
     planned_bytes: int | None
     residual: float | None
     error: float | None = None
+    rank: int | None = None
+    objectives: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "objectives", tuple(self.objectives))  # a list in a file
 
     def __str__(self) -> str:
         stages = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items() if value >= 0.005)
@@ -98,7 +114,12 @@ class Report:
             planned = "" if self.planned_bytes is None else f" (planned {memory_.show(self.planned_bytes)})"
             lines.append(f"peak {memory_.show(self.peak_bytes)}{planned}")
         if self.residual is not None:
-            lines.append(f"residual {self.residual:.1e}, error of the weights at most about {self.error or 0:.0e}")
+            error = "" if self.error is None else f", error of the weights at most about {self.error:.0e}"
+            lines.append(f"residual {self.residual:.1e}{error}")
+        if self.rank is not None:
+            lines.append(f"rank {self.rank}")
+        if self.objectives:
+            lines.append(f"objective {self.objectives[-1]:.6g} after {len(self.objectives)} epochs")
         return "\n".join(lines)
 
 
@@ -148,17 +169,19 @@ class Recommender:
         self._forget()
         self.__post_init__()  # a parameter may have been changed since
         memory_.parse(memory)
-        asked = (parallel.count(threads), _solver(solver), progress or silent)
-        _dtype(dtype)
-        data = as_interactions(log)
+        asked = (parallel.count(threads), check_solver(solver), progress or silent)
+        check_dtype(dtype)
+        data, given = self._source(log)
         with parallel.limited(threads) as number:
             work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
+            work.given = given
             self._warm(work)
             work.tick("compile")
             with memory_.Peak() as peak:
                 weights = self._fit(data, work)
             work.tick("weights")
-        report = Report(work.used, dtype, number, work.seconds, peak.bytes, work.planned, work.residual, work.error)
+        measured = (peak.bytes, work.planned, work.residual, work.error, work.rank, tuple(work.record))
+        report = Report(work.used, work.dtype, number, work.seconds, *measured)
         self._become(data, weights, report)
         return self
 
@@ -183,13 +206,19 @@ class Recommender:
             Prints as a table: solver, bytes at the peak, flops, seconds.
         """
         sized = isinstance(log, tuple) and len(log) == 3 and all(isinstance(one, int) for one in log)
-        size = guess(*log) if sized else measure(as_interactions(log).matrix)
-        return self._plan(size, Work(_dtype(dtype), memory_.parse(memory), parallel.count(threads), _solver(solver)))
+        size = guess(*log) if sized else measure(self._source(log)[0].matrix)
+        return self._plan(
+            size, Work(check_dtype(dtype), memory_.parse(memory), parallel.count(threads), check_solver(solver))
+        )
 
     def _plan(self, size: Size, work: Work) -> Plan:
         """By default: sums over the events, no solver."""
         cost = Cost("none", 8 * size.items, float(size.events), size.events * 1e-8)
         return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
+
+    def _source(self, log: Any) -> tuple[Interactions, Any]:
+        """The log, and what came with it."""
+        return as_interactions(log), None
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         raise TypeError(f"{type(self).__name__} must define _fit(log, work), which gives weights")

@@ -26,23 +26,37 @@ _BLOCK = 1 << 20  # values looked at in one step
 def save(model: Recommender, path: str | Path) -> None:
     """Write a fitted model."""
     log, weights = model._learned()
-    matrix = log.matrix
     header: dict[str, Any] = {
         "model": model.name,
-        "parameters": model.params(),
+        "parameters": _plain(model.params()),
         "weights": weights.kind,
-        "merge": log.merge,
-        "users": log.n_users,
-        "items": log.n_items,
-        "events": log.n_events,
-        "report": dataclasses.asdict(model.report_),
+        "report": _plain(dataclasses.asdict(model.report_)),
     }
-    tensors = {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
-    tensors |= {"log.pointers": matrix.indptr, "log.items": matrix.indices, "log.weights": matrix.data}
+    described, held = log_tensors(log)
+    own = {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
+    store.save(path, header | described, own | held)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it: lists, no tuples."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def log_tensors(log: Interactions) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A log as part of a file: what stands in the header, and its arrays."""
+    matrix = log.matrix
+    header = {"merge": log.merge, "users": log.n_users, "items": log.n_items, "events": log.n_events}
+    tensors = {"log.pointers": matrix.indptr, "log.items": matrix.indices, "log.weights": matrix.data}
     tensors |= {
         name: np.frombuffer(ids.to_bytes(), np.uint8) for name, ids in (("users", log.users), ("items", log.items))
     }
-    store.save(path, header, tensors)
+    return header, tensors
+
+
+def log_from(header: dict[str, Any], tensors: dict[str, Any]) -> Interactions:
+    """The log of a file."""
+    users, items = (Vocabulary.from_bytes(tensors[name].tobytes()) for name in ("users", "items"))
+    return Interactions(_matrix(header, tensors), users, items, None, header["merge"])
 
 
 def load(path: str | Path, *, verify: bool = True, models: Iterable[type[Recommender]] = ()) -> Recommender:
@@ -75,7 +89,7 @@ def _model(
             f"holds the model {header['model']!r}, which this library does not have; it has {', '.join(known)}"
         )
     model = known[header["model"]](**header["parameters"])
-    log = Interactions(_matrix(header, tensors), _ids(tensors["users"]), _ids(tensors["items"]), None, header["merge"])
+    log = log_from(header, tensors)
     own = {name.removeprefix("weights."): array for name, array in tensors.items() if name.startswith("weights.")}
     _check_weights(own, verify)
     model._become(log, from_tensors(header["weights"], own, log.matrix), _report(header["report"]))
@@ -88,9 +102,9 @@ def _report(stored: dict[str, Any]) -> Report:
     report = Report(**stored)
     if not isinstance(report.seconds, dict):
         raise DataError("its report has no seconds by stage")
-    named = {name: value for name, value in stored.items() if name not in ("solver", "dtype", "seconds")}
-    measured = [value for value in named.values() if value is not None]
-    if not all(type(one) in (int, float) for one in [*measured, *report.seconds.values()]):
+    texts = ("solver", "dtype", "seconds", "objectives")
+    measured = [value for name, value in stored.items() if name not in texts and value is not None]
+    if not all(type(one) in (int, float) for one in [*measured, *report.seconds.values(), *report.objectives]):
         raise DataError("its report holds something else where a number was expected")
     return report
 
@@ -112,10 +126,6 @@ def _finite(tensor: Any) -> bool:
     blocks = (tensor[start : start + rows] for start in range(0, len(tensor), rows))
     with ThreadPoolExecutor() as pool:  # NumPy releases the GIL
         return all(pool.map(lambda block: bool(np.isfinite(block).all()), blocks))
-
-
-def _ids(tensor: Any) -> Vocabulary:
-    return Vocabulary.from_bytes(tensor.tobytes())
 
 
 def _matrix(header: dict[str, Any], tensors: dict[str, Any]) -> Any:

@@ -6,12 +6,20 @@ from monogram.errors import ParameterError
 from monogram.models.base import Recommender
 from monogram.models.baselines import Popularity
 from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
+from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA
 
 MODELS: dict[str, type[Recommender]] = {
     "ease": EASE,
     "dlae": DLAE,
     "edlae": EDLAE,
     "deql": DEQL,
+    "regularized_pca": RegularizedPCA,
+    "dropout_mf": DropoutMF,
+    "nuclear_power": NuclearPower,
+    "wlae": WLAE,
+    "vlae": VLAE,
+    "lrr": LRR,
+    "rg2": RG2,
     "popularity": Popularity,
 }
 

@@ -1,0 +1,302 @@
+"""Spectral models: one eigendecomposition, then each model is a filter on the singular values.
+
+With X = U·Σ·Vᵀ every model here is W = V_k·diag(f)·V_kᵀ. A model is its filter f(σ).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from monogram.data.interactions import Interactions
+from monogram.engine.operator import Operator
+from monogram.engine.plan import Plan, Size
+from monogram.errors import MonogramWarning, ParameterError
+from monogram.models import spectrum
+from monogram.models.base import Recommender, Work
+from monogram.models.parameters import param
+from monogram.models.spectrum import Spectrum
+from monogram.weights import Factors, Weights
+
+Float = NDArray[np.float64]
+Numbers = float | tuple[float, ...]
+FIRST_RANK = 64  # where the data decide the rank: asked for first, then doubled
+
+
+@dataclass(kw_only=True, eq=False)
+class Spectral(Recommender):
+    """Engine 2: what the filters share. `fit` also takes a `Spectrum`."""
+
+    target: ClassVar[str] = "plain"
+
+    def _wanted(self) -> int | None:
+        """The rank asked for; None where the data decide it."""
+        rank: int = getattr(self, "rank")  # noqa: B009  (a field of most subclasses)
+        return rank
+
+    def _filter(self, sigma: Float) -> Float:
+        """f of each singular value."""
+        raise TypeError(f"{type(self).__name__} must define _filter(sigma)")
+
+    def _source(self, log: Any) -> tuple[Interactions, Any]:
+        return (log.log, log) if isinstance(log, Spectrum) else super()._source(log)
+
+    def _warm(self, work: Work) -> None:
+        tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
+        Operator(tiny).items(np.ones((2, 2), work.dtype))
+
+    def _plan(self, size: Size, work: Work) -> Plan:
+        return spectrum.plan(size, self._wanted() or FIRST_RANK, work)
+
+    def _fit(self, log: Interactions, work: Work) -> Weights:
+        held = self._spectrum(log, work)
+        sigma = held.values[: self._wanted()]
+        work.tick("spectrum")
+        scale = self._filter(sigma)
+        kept = int(np.flatnonzero(scale)[-1]) + 1 if scale.any() else 0
+        if not kept:
+            warnings.warn(
+                f"no direction passes the filter (the largest singular value is {sigma.max(initial=0):.3g}): "
+                "every score is the same; lower the penalty",
+                MonogramWarning,
+                stacklevel=4,
+            )
+        work.rank = kept
+        vectors = np.ascontiguousarray(held.vectors[:, :kept])
+        return self._weights(vectors, scale[:kept])
+
+    def _weights(self, vectors: NDArray[Any], scale: Float) -> Weights:
+        return Factors(vectors, vectors, scale)
+
+    def _spectrum(self, log: Interactions, work: Work) -> Spectrum:
+        """The one that was given, or a new one with as many pairs as the filter needs."""
+        wanted = self._wanted()
+        if work.given is not None:
+            self._check(work.given, wanted)
+            work.used, work.residual, work.dtype = "reused", work.given.residual, work.given.vectors.dtype.name
+            given: Spectrum = work.given
+            return given
+        rank = wanted or FIRST_RANK
+        while True:
+            held = Spectrum._of(log, spectrum.decompose(log, rank, work, target=self.target), self.target)
+            if wanted is not None or self._enough(held):
+                return held
+            rank *= 2
+
+    def _check(self, given: Spectrum, wanted: int | None) -> None:
+        name = type(self).__name__
+        if given.target != self.target:
+            raise ParameterError(f"{name} needs a Spectrum with target={self.target!r}; this one has {given.target!r}")
+        if wanted is not None and wanted > given.rank and not given.complete:
+            raise ParameterError(f"rank = {wanted} for {name}, but the Spectrum has {given.rank} pairs; make it anew")
+        if wanted is None and not self._enough(given):
+            raise ParameterError(f"{name} needs more than the {given.rank} pairs of this Spectrum; make it with more")
+
+    def _enough(self, held: Spectrum) -> bool:
+        """Whether pairs beyond those held would get the filter 0."""
+        return held.complete or not len(held.values) or float(self._filter(held.values)[-1]) == 0.0
+
+
+@dataclass(kw_only=True, eq=False)
+class RegularizedPCA(Spectral):
+    """Regularised PCA (P1, case 1).
+
+    Minimises ‖X − PQ‖² + l2·(‖P‖² + ‖Q‖²) with P of `rank` columns. Solution: f = (σ − l2)₊/σ.
+    """
+
+    name: ClassVar[str] = "regularized_pca"
+    rank: int = param(64, "number of directions", low=1, high=1e6)
+    l2: float = param(10.0, "penalty, in units of singular values", low=0, high=1e30)
+
+    def _filter(self, sigma: Float) -> Float:
+        return soft(sigma, self.l2)
+
+
+@dataclass(kw_only=True, eq=False)
+class DropoutMF(Spectral):
+    """Matrix factorisation with dropout (P1, case 2); its rank follows from the data.
+
+    Minimises ‖X − Y‖² + ((1 − keep)/keep)·‖Y‖_*², to which dropout of factors leads. Solution: f = (σ − μ)₊/σ with
+    μ = (1 − keep)/(keep + (1 − keep)·r)·Σ_{i≤r}σ_i, r the largest index with σ_r > μ.
+    """
+
+    name: ClassVar[str] = "dropout_mf"
+    keep: float = param(0.99, "probability with which a factor is kept", low=1e-6, high=1)
+
+    def _wanted(self) -> int | None:
+        return None
+
+    def _filter(self, sigma: Float) -> Float:
+        drop, count = 1 - self.keep, np.arange(1, len(sigma) + 1)
+        level = drop / (self.keep + drop * count) * np.cumsum(sigma)
+        kept = int((sigma > level).sum())  # σ_r − μ_r falls with r, so these are the first ones
+        return soft(sigma, float(level[kept - 1])) if kept else np.zeros_like(sigma)
+
+
+@dataclass(kw_only=True, eq=False)
+class NuclearPower(Spectral):
+    """A power of the nuclear norm (P1, lemma 2); its rank follows from the data.
+
+    Minimises ‖X − Y‖² + l2·‖Y‖_*^power. Solution: f = (σ − μ)₊/σ with μ = ½·l2·power·η^(power − 1) and
+    η = Σ(σ_i − μ)₊, the nuclear norm of Y.
+    """
+
+    name: ClassVar[str] = "nuclear_power"
+    l2: float = param(0.01, "penalty on the power of the nuclear norm", low=0, high=1e30)
+    power: float = param(2.0, "the power", low=1, high=10)
+
+    def _wanted(self) -> int | None:
+        return None
+
+    def _filter(self, sigma: Float) -> Float:
+        def excess(level: float) -> float:
+            norm = float(np.maximum(sigma - level, 0).sum())
+            return float(level - 0.5 * self.l2 * self.power * norm ** (self.power - 1))
+
+        if self.power == 1 or not len(sigma):
+            return soft(sigma, 0.5 * self.l2)
+        top = float(sigma[0])
+        return soft(sigma, float(scipy.optimize.brentq(excess, 0.0, top, xtol=1e-14 * top, rtol=1e-15, maxiter=500)))
+
+
+@dataclass(kw_only=True, eq=False)
+class WLAE(Spectral):
+    """Weighted linear autoencoder (P1, case 3); with one weight for all, plain weight decay.
+
+    Minimises ‖X − X·W₁·W₂‖² + ‖W₁Λ^½‖² + ‖Λ^½W₂‖² over W₁, W₂ of rank `rank`, Λ = diag(weights). Solution:
+    f_i = (1 − λ_i/σ_i²)₊, weights ascending against σ descending: their order does not matter.
+    """
+
+    name: ClassVar[str] = "wlae"
+    rank: int = param(64, "number of directions", low=1, high=1e6)
+    weights: float | tuple[float, ...] = param(
+        100.0, "penalty of each direction: one number, or `rank` of them", low=0, high=1e30, many=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _matches(self.weights, self.rank, "weights")
+
+    def _filter(self, sigma: Float) -> Float:
+        return np.maximum(1 - spread(self.weights, len(sigma)) / sigma**2, 0)
+
+
+@dataclass(kw_only=True, eq=False)
+class VLAE(Spectral):
+    """Variational linear autoencoder (P1, case 4).
+
+    Minimises ‖X − X·A·B‖² + ‖ΛB‖² + ‖XA‖² over A, B of rank `rank`, Λ = diag(weights). Solution:
+    f_i = (σ_i − λ_i)₊/σ_i, weights ascending against σ descending: their order does not matter. With `scale` the
+    weights are scale/σ_i, which P1 tries; with neither they are 1.
+    """
+
+    name: ClassVar[str] = "vlae"
+    rank: int = param(64, "number of directions", low=1, high=1e6)
+    weights: float | tuple[float, ...] | None = param(
+        None, "weight of each direction: one number, or `rank` of them", low=0, high=1e30, many=True
+    )
+    scale: float | None = param(None, "weights scale/σ instead", low=0, high=1e30)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is not None and self.scale is not None:
+            raise ParameterError("both weights and scale were given; expected one of them")
+        _matches(self.weights, self.rank, "weights")
+
+    def _filter(self, sigma: Float) -> Float:
+        if self.scale is not None:
+            return np.maximum(1 - self.scale / sigma**2, 0)
+        weights = spread(1.0 if self.weights is None else self.weights, len(sigma))
+        return np.maximum(sigma - weights, 0) / sigma
+
+
+@dataclass(kw_only=True, eq=False)
+class LRR(Spectral):
+    """Low-rank regression (P1, case 8); with one number, the product penalty of P4.
+
+    Minimises ‖X − XW‖² + ‖ΓW‖² over W of rank at most `rank`, Γ = V·diag(l2)^½·Vᵀ. Solution: f_i = σ_i²/(σ_i² + l2_i).
+    With a list the penalties belong to the directions in the order of falling σ.
+    """
+
+    name: ClassVar[str] = "lrr"
+    rank: int = param(64, "number of directions", low=1, high=1e6)
+    l2: float | tuple[float, ...] = param(
+        100.0, "penalty on the squared weights: one number, or `rank` of them", low=0, high=1e30, many=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _matches(self.l2, self.rank, "l2")
+
+    def _filter(self, sigma: Float) -> Float:
+        l2 = np.full(len(sigma), self.l2) if isinstance(self.l2, float) else np.array(self.l2[: len(sigma)])
+        return np.asarray(sigma**2 / (sigma**2 + l2))
+
+
+@dataclass(kw_only=True, eq=False)
+class RG2(Spectral):
+    """Ranking-generalisable squared loss (P3), whose global optimum is a filtered spectrum.
+
+    Minimises Σ_ui w_u(T_ui − P_u·Q_i)² + l2·Σ_u N·w_u‖P_u‖² + l2·ŵ·Σ_i‖Q_i‖² over P, Q of rank `rank`, where
+    T_ui = r_ui·N/|I_u| − 1, w_u = |I_u|/(2N|D|), ŵ = Σw = 1/(2N). With P̃ = diag(√w)·P this is regularised PCA of
+    diag(√w)·T. Solution: f = (σ − μ)₊/σ with μ = l2/√2, and a history scores (h·N/|h| − 1)·V·diag(f)·Vᵀ.
+    """
+
+    name: ClassVar[str] = "rg2"
+    target: ClassVar[str] = "rg2"
+    rank: int = param(64, "number of directions", low=1, high=1e6)
+    l2: float = param(0.5, "penalty; useful values lie near 0.5 to 0.9 on large catalogues", low=0, high=1e30)
+
+    def _filter(self, sigma: Float) -> Float:
+        return soft(sigma, self.l2 / np.sqrt(2))
+
+    def _weights(self, vectors: NDArray[Any], scale: Float) -> Weights:
+        sums = vectors.sum(axis=0, dtype=np.float64)
+        base = -(vectors @ (scale * sums))
+        return Factors(vectors, vectors, scale, base, float(len(vectors)))
+
+
+def soft(sigma: Float, level: float) -> Float:
+    """The filter (σ − level)₊/σ."""
+    return np.maximum(sigma - level, 0) / sigma
+
+
+def spread(weights: Numbers, size: int) -> Float:
+    """Weights for the directions of falling σ: ascending, whatever order they came in."""
+    given = np.atleast_1d(np.asarray(weights, np.float64))
+    return np.full(size, given[0]) if len(given) == 1 else np.sort(given)[:size]
+
+
+def vlae_as_lrr(sigma: Any, weights: Any) -> Float:
+    """The penalties with which LRR has VLAE's filter (P1, proposition 1): λ_i·σ_i²/(σ_i − λ_i).
+
+    Parameters
+    ----------
+    sigma : singular values, all above their weights
+    weights : VLAE's weights λ, one a singular value, or one for all
+
+    Returns
+    -------
+    l2 : one a singular value: σ³/(σ − λ) − σ²
+
+    Examples
+    --------
+    >>> vlae_as_lrr([4.0, 2.0], 1.0)
+    array([5.33333333, 4.        ])
+    """
+    values = np.asarray(sigma, np.float64)
+    given = np.broadcast_to(np.asarray(weights, np.float64), values.shape)
+    if not (values > given).all() or (given < 0).any():
+        raise ParameterError("every weight must be at least 0 and below its singular value: where VLAE's filter is 0")
+    return np.asarray(given * values**2 / (values - given))
+
+
+def _matches(numbers: Numbers | None, rank: int, name: str) -> None:
+    if isinstance(numbers, tuple) and len(numbers) != rank:
+        raise ParameterError(f"{name} has {len(numbers)} numbers for rank = {rank}; expected one, or {rank}")

@@ -1,0 +1,166 @@
+"""The spectrum of a log, computed once and kept: every spectral model is a filter on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram import store
+from monogram.data.interactions import Interactions
+from monogram.data.readers import as_interactions
+from monogram.engine import memory as memory_
+from monogram.engine import parallel, spectrum
+from monogram.engine.operator import Operator
+from monogram.engine.plan import Cost, Plan, Size, measure, spectral
+from monogram.errors import ModelFileError, MonogramError, ParameterError
+from monogram.models.base import Work, check_dtype, check_solver
+from monogram.models.files import log_from, log_tensors
+
+Float = NDArray[np.float64]
+TARGETS = ("plain", "rg2")
+
+
+class Spectrum:
+    """Leading singular pairs of a log: X = U·Σ·Vᵀ, of which V and σ are kept.
+
+    `fit` of any spectral model takes it in place of the log, with any rank up to its own: changing l2, weights, keep or
+    the model then costs milliseconds. `fit` of RG2 takes one whose target is "rg2".
+
+    Parameters
+    ----------
+    log : Interactions, CSR matrix, or anything `monogram.read` takes
+    rank : how many pairs
+    target : "plain" for X itself, "rg2" for RG²'s row-normalised and shifted target
+    dtype, memory, threads, solver, progress : as for `fit` of a model; "primal" works on the items, "dual" on the users
+    tolerance : largest ‖Sv − σ²v‖/σ² accepted; by default 1e-4 in float32, 1e-8 in float64
+
+    Attributes
+    ----------
+    log : the log
+    values : σ, largest first; pairs that are zero to rounding are left out
+    vectors : V, one a column
+    residual : the largest ‖Sv − σ²v‖/σ², measured
+    complete : whether these are all pairs that are not zero
+    """
+
+    def __init__(
+        self,
+        log: Any,
+        rank: int = 64,
+        *,
+        target: str = "plain",
+        dtype: str = "float32",
+        memory: int | float | str | None = None,
+        threads: int | None = None,
+        solver: str = "auto",
+        tolerance: float | None = None,
+        progress: Callable[[str, float], None] | None = None,
+    ) -> None:
+        if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
+            raise ParameterError(f"rank = {rank!r}; expected a whole number of at least 1")
+        if target not in TARGETS:
+            raise ParameterError(f"target = {target!r}; expected one of {', '.join(TARGETS)}")
+        data = as_interactions(log)
+        work = Work(check_dtype(dtype), memory_.parse(memory), parallel.count(threads), check_solver(solver))
+        if progress is not None:
+            work.progress = progress
+        with parallel.limited(threads):
+            found = decompose(data, int(rank), work, target=target, tolerance=tolerance)
+        self._hold(data, found, target)
+
+    def _hold(self, log: Interactions, found: spectrum.Pairs, target: str) -> None:
+        self.log, self.target = log, target
+        self.values: Float = np.sqrt(found.values)
+        self.vectors, self.complete, self.residual = found.vectors, found.complete, found.residual
+
+    @classmethod
+    def _of(cls, log: Interactions, found: spectrum.Pairs, target: str) -> Spectrum:
+        made = cls.__new__(cls)
+        made._hold(log, found, target)
+        return made
+
+    @property
+    def rank(self) -> int:
+        """How many pairs there are."""
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        ends = f", σ {self.values[0]:.4g} … {self.values[-1]:.4g}" if self.rank else ""
+        return f"Spectrum({self.log!r}, rank={self.rank}, target={self.target!r}{ends}, residual {self.residual:.1e})"
+
+    def save(self, path: str | Path) -> None:
+        """Write log and pairs to one file; an earlier file of that name stays until the new one is whole."""
+        header: dict[str, Any] = {"spectrum": self.target, "complete": self.complete, "residual": self.residual}
+        tensors = {"spectrum.values": self.values, "spectrum.vectors": self.vectors}
+        described, held = log_tensors(self.log)
+        store.save(path, header | described, tensors | held)
+
+    @classmethod
+    def load(cls, path: str | Path, *, verify: bool = True) -> Spectrum:
+        """Read what `save` wrote."""
+        stored = store.load(path, verify=verify)
+        header, tensors = stored.header, stored.tensors
+        if header.get("spectrum") not in TARGETS:
+            raise ModelFileError(f"{path} holds no spectrum; expected a file written by Spectrum.save")
+        try:
+            log = log_from(header, tensors)
+            found = _pairs(header, tensors, log)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:
+            raise ModelFileError(f"{path} does not hold a whole spectrum ({error}); save it again") from error
+        return cls._of(log, found, header["spectrum"])
+
+
+def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -> spectrum.Pairs:
+    values, vectors = tensors["spectrum.values"], tensors["spectrum.vectors"]
+    if values.ndim != 1 or vectors.shape != (log.n_items, len(values)) or vectors.dtype.kind != "f":
+        raise ModelFileError("its pairs do not fit its log")
+    if not (np.isfinite(values).all() and (values > 0).all() and (np.diff(values) <= 0).all()):
+        raise ModelFileError("its singular values are not positive numbers in descending order")
+    squares = values.astype(np.float64) ** 2
+    return spectrum.Pairs(squares, vectors, header["residual"] * squares, "stored", 0, bool(header["complete"]))
+
+
+def plan(size: Size, rank: int, work: Work) -> Plan:
+    """What `decompose` will cost."""
+    costs: tuple[Cost, ...] = spectral(size, rank, dtype=work.dtype, threads=work.threads)
+    if work.solver == "auto":
+        fitting = [cost for cost in costs if cost.bytes <= work.budget]
+        chosen = min(fitting, key=lambda cost: cost.seconds) if fitting else min(costs, key=lambda cost: cost.bytes)
+    else:
+        chosen = next(cost for cost in costs if cost.solver == work.solver)
+    return Plan(size.users, size.items, size.events, work.dtype, work.budget, chosen, costs)
+
+
+def decompose(
+    log: Interactions, rank: int, work: Work, *, target: str = "plain", tolerance: float | None = None
+) -> spectrum.Pairs:
+    """The leading pairs of a log, within the budget of the work, which takes note of them."""
+    chosen = plan(measure(log.matrix), rank, work).require().chosen
+    work.tick("plan")
+    work.planned = chosen.bytes
+    matrix, shift = rg2_target(log.matrix) if target == "rg2" else (log.matrix, None)
+    data = Operator(matrix, shift, work.threads)
+    side = "items" if chosen.solver == "primal" else "users"
+    found = spectrum.of_data(data, rank, side=side, dtype=work.dtype, tolerance=tolerance, stage=work.tick)
+    work.tick("residual")
+    work.used, work.residual = f"{chosen.solver}, {found.method}", found.residual
+    return found
+
+
+def rg2_target(matrix: Any) -> tuple[Any, tuple[Float, Float]]:
+    """RG²'s T̃ = diag(√w)·(N·diag(1/|I|)·R − 1) as (sparse part, (√w, 1)), with w_u = |I_u|/(2N|D|).
+
+    |I_u| is the sum of a user's row; someone without events has the weight 0.
+    """
+    users, items = matrix.shape
+    lengths = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
+    total = max(float(lengths.sum()), 1e-300)
+    roots = np.sqrt(lengths / (2 * items * total))
+    factors = np.divide(roots * items, lengths, out=np.zeros(users), where=lengths > 0)
+    data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
+    sparse = type(matrix)((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return sparse, (roots, np.ones(items))
