@@ -5,6 +5,9 @@ A message says what was given, what was expected, and what to do.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class MonogramError(Exception):
     """Base of every error this library raises on purpose."""
@@ -81,3 +84,10 @@ class StorageError(MonogramError, OSError):
 
 class MonogramWarning(UserWarning):
     """Something the user should know, while the result still stands."""
+
+
+def one_of(given: str, names: Iterable[str]) -> str:
+    """What was expected instead of a name that is not there, and the nearest to it."""
+    known = list(names)
+    near = difflib.get_close_matches(given.lower(), known, 1)
+    return f"expected one of {', '.join(known)}" + (f"; did you mean {near[0]}?" if near else "")

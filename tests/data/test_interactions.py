@@ -144,6 +144,25 @@ def test_times():
             Interactions.from_csr(other, times=[1, 2, 3])
 
 
+def test_enough_events_is_repeated_until_it_holds():
+    # d goes (1 event), then item z has 1 and goes, then c has 1 and goes; an empty user goes in any case
+    X = sp.csr_array(np.array([[1, 2, 0], [1, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]], np.float32))
+    log = Interactions.from_csr(X, ["a", "b", "c", "d", "e"], ["x", "y", "z"], times=np.arange(7))
+    left = log.at_least(users=2, items=2)
+    assert (list(left.users), list(left.items)) == (["a", "b"], ["x", "y"])
+    assert left.history("a") == {"x": 1.0, "y": 2.0}
+    assert left.times.tolist() == [0, 1, 2, 3]
+    assert left.merge == log.merge
+    assert "3 users and 1 items left out" in left.notes[-1]
+    assert log.at_least(users=2).n_items == 3
+    assert log.at_least().n_users == 4
+    with pytest.raises(DataError, match="ask for less"):
+        log.at_least(users=4)
+    for bad in (-1, 2.5, True, "5"):
+        with pytest.raises(ParameterError, match="whole number"):
+            log.at_least(items=bad)
+
+
 def test_frozen_and_readable():
     log = Interactions(sp.csr_array(DENSE), Vocabulary.range(2), Vocabulary.range(3), notes=["one note"], skipped=4)
     assert log.notes == ("one note",)

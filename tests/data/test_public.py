@@ -11,23 +11,33 @@ import pytest
 from monogram.data import public
 from monogram.errors import ParameterError
 
+# Users and items with just enough events; beside them, in each file, some with too few or rated too low.
+ROWS = [*((user, item, 5) for user in (1, 2) for item in range(5)), (1, 60, 3.5), (3, 1, 5)]
+CORE = [(user, item, 3) for user in range(5) for item in range(5)]
+MANY = [(user, item, 1) for user in range(200) for item in range(20)]
 # What each file looks like, small; and what reading it must find: users, items, events.
 SMALL = {
     "ml-100k": ("1\t10\t5\t881250949\n1\t20\t1\t881250949\n2\t10\t3\t881250949\n", (2, 2, 3)),
     "ml-1m": ("1::10::5::978300760\n1::20::3::978302109\n2::10::4::978301968\n", (2, 1, 2)),
-    "ml-10m": ("1::10::5::838985046\n1::20::2.5::838983525\n2::20::3::838983392\n", (2, 2, 2)),
-    "ml-20m": ("userId,movieId,rating,timestamp\n1,2,3.5,1112486027\n1,29,4.0,1112484676\n2,2,5,1\n", (2, 2, 2)),
-    "msd": ("b80344d\tSOAKIMP\t1\nb80344d\tSOAPDEY\t2\n85c1f87\tSOAKIMP\t5\n", (2, 2, 3)),
+    "ml-10m": (
+        "".join(f"{user}::{item}::{stars}::838985046\n" for user, item, stars in [*CORE, (7, 99, 5), (1, 98, 2.5)]),
+        (5, 5, 25),
+    ),
+    "ml-20m": (
+        "userId,movieId,rating,timestamp\n" + "".join(f"{user},{item},{stars},1\n" for user, item, stars in ROWS),
+        (2, 5, 10),
+    ),
+    "msd": ("".join(f"b{user}\tS{item}\t{plays}\n" for user, item, plays in [*MANY, (0, 99, 1)]), (200, 20, 4_000)),
     "amazon-electronics": (
         "".join(
-            json.dumps({"reviewerID": user, "asin": item, "overall": stars, "reviewText": "“fine”"}) + "\n"
-            for user, item, stars in [("A1", "B1", 5.0), ("A1", "B2", 2.0), ("A2", "B1", 3.0)]
+            json.dumps({"reviewerID": f"A{user}", "asin": f"B{item}", "overall": stars, "reviewText": "“fine”"}) + "\n"
+            for user, item, stars in [*CORE, (1, 98, 2.0)]
         ),
-        (2, 1, 2),
+        (5, 5, 25),
     ),
     "steam": (
-        "".join(f"{{u'username': u'{user}', u'product_id': u'{item}'}}\n" for user, item in [("ü", "1"), ("b", "1")]),
-        (2, 1, 2),
+        "".join(f"{{u'username': u'ü{user}', u'product_id': u'{item}'}}\n" for user, item, _ in [*CORE, (7, 0, 1)]),
+        (5, 5, 25),
     ),
 }
 LISTED = ("gowalla", "yelp2018", "amazon-book")
@@ -99,11 +109,13 @@ def test_the_reading_code_of_a_log(here, name):
 def test_the_reading_code_of_netflix(here):
     folder = here / "netflix" / "training_set"
     folder.mkdir(parents=True)
-    (folder / "mv_0000001.txt").write_text("1:\n10,3,2005-09-06\n11,5,2005-05-13\n")
-    (folder / "mv_0000002.txt").write_text("2:\n10,4,2005-09-06\n")
+    for movie in range(1, 6):
+        rows = f"{movie}:\n10,3,2005-09-06\n11,{3 + movie % 2},2005-05-13\n12,5,2005-05-13\n"
+        (folder / f"mv_000000{movie}.txt").write_text(rows)
     names = {}
     exec(public.get("netflix").reading, names)
-    assert names["log"].history("11") == {"1": 1.0}
+    assert list(names["log"].users) == ["12"]
+    assert names["log"].history("12") == dict.fromkeys("12345", 1.0)
     assert public.find("netflix") == folder
 
 

@@ -136,6 +136,12 @@ def test_the_audit_finds_what_leaks():
     assert splits.holdout(log(3, times=False)).audit().early is None
 
 
+def test_the_public_lists_have_the_name_of_their_papers_too():
+    assert splits.lightgcn is splits.public
+    own = {name for name, one in vars(splits).items() if getattr(one, "__module__", "") == splits.__name__}
+    assert set(splits.PROTOCOLS) == {name for name in own if name.islower() and not name.startswith("_")}
+
+
 def test_public_lists(tmp_path):
     np.savez(
         tmp_path / "x.npz",

@@ -131,10 +131,21 @@ class Interactions:
         """Weights of the items one user used, by item id."""
         row = int(self.users.index([user_id])[0])
         if row < 0:
-            raise UnknownIdError(f"user {str(user_id)[:60]} is not in this log of {self.n_users:,} users.")
+            raise UnknownIdError(f"user {str(user_id)[:60]!r} is not in this log of {self.n_users:,} users.")
         part = slice(self.matrix.indptr[row], self.matrix.indptr[row + 1])
         items = self.items.ids(self.matrix.indices[part])
         return dict(zip(items, self.matrix.data[part].tolist(), strict=True))
+
+    def at_least(self, users: int = 0, items: int = 0) -> Interactions:
+        """Only users with at least `users` events, and items with at least `items`.
+
+        Leaving one out takes events from others, so this is repeated until it holds for all that are left. What has
+        no events at all is left out too; the ids of the others stay as they are. For one rule after the other:
+        `log.at_least(items=200).at_least(users=20)`.
+        """
+        from monogram.data.parts import at_least
+
+        return at_least(self, users, items)
 
     def __len__(self) -> int:
         return self.n_events

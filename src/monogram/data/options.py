@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -20,3 +21,27 @@ def check_seed(seed: Any) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ParameterError(f"seed = {seed!r}; expected a whole number of at least 0")
     return int(seed)
+
+
+def check_users(users: Any) -> None:
+    """Raise ParameterError unless users to hold out are a number of them or a share."""
+    if isinstance(users, bool) or not isinstance(users, int | float | np.number):
+        raise ParameterError(f"users = {users!r}; expected a share between 0 and 1, or how many to hold out")
+
+
+def check_part(part: Any) -> None:
+    """Raise ParameterError unless a part is one that is asked for."""
+    if part not in ("test", "validation"):
+        raise ParameterError(f"part = {part!r}; expected 'test' or 'validation'")
+
+
+def moment(at: Any) -> Any:
+    """A moment as a number: dates are kept in microseconds."""
+    if isinstance(at, str | date | np.datetime64):
+        try:
+            return int(np.array(at, "datetime64[us]").astype(np.int64))
+        except ValueError as error:
+            raise ParameterError(f"at = {at!r}; expected a date such as '2025-06-01', or a number") from error
+    if isinstance(at, bool) or not isinstance(at, int | float | np.number):
+        raise ParameterError(f"at = {at!r}; expected a date such as '2025-06-01', or a number")
+    return at

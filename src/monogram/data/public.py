@@ -5,12 +5,11 @@ Nothing here touches the network, and none of the data is part of this library.
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from monogram.errors import ParameterError
+from monogram.errors import ParameterError, one_of
 
 __all__ = ["DATA_SETS", "DataSet", "find", "folder", "get"]
 
@@ -52,9 +51,7 @@ class DataSet:
 def get(name: str) -> DataSet:
     """The data set of a name; a ParameterError that names the nearest where there is none."""
     if name not in DATA_SETS:
-        near = difflib.get_close_matches(name.lower(), DATA_SETS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(DATA_SETS)}"
-        raise ParameterError(f"there is no data set {name!r}; {hint}")
+        raise ParameterError(f"there is no data set {name!r}; {one_of(name, DATA_SETS)}")
     return DATA_SETS[name]
 
 
@@ -81,7 +78,7 @@ _COLONS = """\
 import monogram as mg
 with open("{file}", encoding="latin-1") as lines:
     rows = (line.split("::") for line in lines)
-    log = mg.read((user, item) for user, item, rating, time in rows if float(rating) >= {least})
+    log = mg.read((user, item) for user, item, rating, time in rows if float(rating) >= {least}){enough}
 """
 _LISTS = """\
 import numpy as np
@@ -96,7 +93,7 @@ more = len(starts) - len(test_starts)  # users at the end without a test item
 np.savez("{name}.npz", train_indptr=starts, train_indices=items, test_indices=test_items,
          test_indptr=np.append(test_starts, [test_starts[-1]] * more),
          shape=(len(starts) - 1, 1 + max(items.max(), test_items.max())))
-split = mg.splits.public("{name}.npz")
+split = mg.splits.lightgcn("{name}.npz")
 """
 
 
@@ -131,7 +128,7 @@ def _lightgcn(name: str, title: str, users: int, items: int, train: int, test: i
         source="https://github.com/gusye1234/LightGCN-PyTorch (folder data)",
         terms=terms,
         protocol="lightgcn",
-        preparation=f"none: the lists are fixed, {train:,} events to learn from, {test:,} to test (--protocol public)",
+        preparation=f"none: the lists are fixed, {train:,} events to learn from and {test:,} to test",
         files=(f"{name}/train.txt", f"{name}.npz"),
         reading=_LISTS.format(name=name),
     )
@@ -160,7 +157,7 @@ with open("{file}") as lines:
         "c4d9eecfca2ab87c1945afe126590906",
         protocol=None,
         preparation="none of the papers uses it; large enough to compare models",
-        reading=_COLONS.replace("{least}", "4"),
+        reading=_COLONS.replace("{least}", "4").replace("{enough}", ""),
     ),
     _movielens(
         "10m",
@@ -170,7 +167,7 @@ with open("{file}") as lines:
         "ce571fd55effeba0271552578f2648bd",
         protocol="ratio811",
         preparation="ratings of 3 and more count; users and items with at least 5 events: 69,815 × 9,888, 8,240,192",
-        reading=_COLONS.replace("{least}", "3"),
+        reading=_COLONS.replace("{least}", "3").replace("{enough}", ".at_least(users=5, items=5)"),
     ),
     _movielens(
         "20m",
@@ -185,7 +182,7 @@ import csv
 import monogram as mg
 with open("{file}", newline="") as file:
     rows = csv.DictReader(file)
-    log = mg.read((row["userId"], row["movieId"]) for row in rows if float(row["rating"]) >= 4)
+    log = mg.read((row["userId"], row["movieId"]) for row in rows if float(row["rating"]) >= 4).at_least(users=5)
 """,
     ),
     DataSet(
@@ -209,7 +206,7 @@ def events():
             user, rating, date = row.split(",")
             if int(rating) >= 4:
                 yield user, movie.rstrip(":")
-log = mg.read(events())
+log = mg.read(events()).at_least(users=5)
 """,
     ),
     DataSet(
@@ -226,7 +223,7 @@ log = mg.read(events())
         reading="""\
 import monogram as mg
 with open("msd/train_triplets.txt") as lines:
-    log = mg.read(tuple(line.split("\\t")[:2]) for line in lines)
+    log = mg.read(tuple(line.split("\\t")[:2]) for line in lines).at_least(items=200).at_least(users=20)
 """,
     ),
     _lightgcn(
@@ -264,7 +261,7 @@ import gzip, json
 import monogram as mg
 with gzip.open("amazon-electronics/reviews_Electronics_5.json.gz", "rt", encoding="utf-8") as lines:
     rows = map(json.loads, lines)
-    log = mg.read((row["reviewerID"], row["asin"]) for row in rows if row["overall"] >= 3)
+    log = mg.read((row["reviewerID"], row["asin"]) for row in rows if row["overall"] >= 3).at_least(users=5, items=5)
 """,
     ),
     DataSet(
@@ -283,7 +280,7 @@ import ast, gzip
 import monogram as mg
 with gzip.open("steam/steam_reviews.json.gz", "rt", encoding="utf-8") as lines:
     rows = map(ast.literal_eval, lines)  # Python's way of writing, not JSON
-    log = mg.read((row["username"], row["product_id"]) for row in rows)
+    log = mg.read((row["username"], row["product_id"]) for row in rows).at_least(users=5, items=5)
 """,
     ),
 )

@@ -6,22 +6,19 @@ A split is unpacked as `train, test = splits.holdout(log)`: fit on the first, gi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.data.options import check_seed, check_share
+from monogram.data.options import check_part, check_seed, check_share, check_users, moment
+from monogram.data.parts import Mask, events, part_of, rows_of
 from monogram.data.readers import as_interactions, read
 from monogram.errors import DataError, MonogramWarning, ParameterError
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -106,9 +103,9 @@ class Split:
         if times is None or before is None or train is None:
             return {"early": None, "after": None}
         latest = np.full(self.histories.n_users, -np.inf)
-        np.maximum.at(latest, _rows(self.histories.matrix), before)
+        np.maximum.at(latest, rows_of(self.histories.matrix), before)
         return {
-            "early": int((times <= latest[_rows(self.targets.matrix)]).sum()),
+            "early": int((times <= latest[rows_of(self.targets.matrix)]).sum()),
             "after": int((times <= train.max()).sum()) if len(train) else 0,
         }
 
@@ -131,8 +128,7 @@ def ratio811(log: Any, seed: int = 1, part: str = "test") -> Split:
     With part="test" the validation events are hidden: neither in the history nor to be recommended.
     """
     data = as_interactions(log)
-    if part not in ("test", "validation"):
-        raise ParameterError(f"part = {part!r}; expected 'test' or 'validation'")
+    check_part(part)
     lengths = np.diff(data.matrix.indptr)
     tenth = lengths // 10
     test = np.where(lengths >= 2, np.maximum(1, tenth), 0)
@@ -162,7 +158,7 @@ def temporal(log: Any, at: Any = None, share: float = 0.2) -> Split:
     if at is None:
         check_share(share)
         at = float(np.quantile(times, 1 - share))
-    return _within("temporal", data, times >= _moment(at))
+    return _within("temporal", data, times >= moment(at))
 
 
 def leave_last(log: Any) -> Split:
@@ -170,7 +166,7 @@ def leave_last(log: Any) -> Split:
     data = as_interactions(log)
     times = _times(data)
     matrix = data.matrix
-    rows = _rows(matrix)
+    rows = rows_of(matrix)
     order = np.lexsort((np.arange(len(rows)), times, rows))
     last = np.zeros(len(rows), np.bool_)
     ends = matrix.indptr[1:][np.diff(matrix.indptr) >= 2] - 1
@@ -195,15 +191,14 @@ def strong(log: Any, users: float = 0.2, share: float = 0.2, seed: int = 1) -> S
     """
     data = as_interactions(log)
     check_share(share)
-    if isinstance(users, bool) or not isinstance(users, int | float | np.number):
-        raise ParameterError(f"users = {users!r}; expected a share between 0 and 1, or how many to hold out")
+    check_users(users)
     number = int(users) if isinstance(users, int | np.integer) else round(float(users) * data.n_users)
     if not 0 < number < data.n_users:
         raise ParameterError(f"users = {users!r} holds out {number} of {data.n_users} users; expected some, not all")
     order = np.random.default_rng(check_seed(seed)).permutation(data.n_users)
     out, kept = np.sort(order[:number]), np.sort(order[number:])
     columns = np.flatnonzero(np.bincount(data.matrix[kept].indices, minlength=data.n_items))
-    train, held = _part(data, kept, columns), _part(data, out, columns)
+    train, held = part_of(data, kept, columns), part_of(data, out, columns)
     lengths = np.diff(held.matrix.indptr)
     quota = np.where(lengths >= 5, (share * lengths).astype(int), 0)
     asked = _position(held.matrix, seed + 1) < np.repeat(quota, lengths)
@@ -217,7 +212,20 @@ def public(path: str | Path) -> Split:
     has_target, has_history = np.diff(targets.matrix.indptr) > 0, np.diff(train.matrix.indptr) > 0
     asked, every = np.flatnonzero(has_target & has_history), np.arange(train.n_items)
     cold = int((has_target & ~has_history).sum())
-    return Split("public", train, _part(train, asked, every), _part(targets, asked, every), cold_users=cold)
+    return Split("public", train, part_of(train, asked, every), part_of(targets, asked, every), cold_users=cold)
+
+
+lightgcn = public  # the name of the papers on Gowalla, Yelp2018 and Amazon-Book
+
+PROTOCOLS: dict[str, Callable[..., Split]] = {
+    "holdout": holdout,
+    "strong": strong,
+    "ratio811": ratio811,
+    "temporal": temporal,
+    "leave_last": leave_last,
+    "public": public,
+    "lightgcn": lightgcn,
+}
 
 
 def _within(protocol: str, data: Interactions, asked: Mask, apart: Mask | None = None, hide: bool = False) -> Split:
@@ -225,7 +233,7 @@ def _within(protocol: str, data: Interactions, asked: Mask, apart: Mask | None =
     out = asked if apart is None else asked | apart
     if not asked.any() or out.all():
         raise DataError(f"{protocol} leaves nothing to {'test' if not asked.any() else 'learn from'} in this log")
-    train = _events(data, ~out)
+    train = events(data, ~out)
     return _tested(protocol, train, data, asked, out, apart if hide else None)
 
 
@@ -238,7 +246,7 @@ def _tested(
     hidden: Mask | None = None,
 ) -> Split:
     """Histories and targets of the users who have both."""
-    known, wanted = _events(data, ~(asked if out is None else out)), _events(data, asked)
+    known, wanted = events(data, ~(asked if out is None else out)), events(data, asked)
     has_target, has_history = np.diff(wanted.matrix.indptr) > 0, np.diff(known.matrix.indptr) > 0
     rows, every = np.flatnonzero(has_target & has_history), np.arange(data.n_items)
     if not len(rows):
@@ -246,49 +254,20 @@ def _tested(
     return Split(
         protocol,
         train,
-        _part(known, rows, every),
-        _part(wanted, rows, every),
-        None if hidden is None else _events(data, hidden).matrix[rows],
+        part_of(known, rows, every),
+        part_of(wanted, rows, every),
+        None if hidden is None else events(data, hidden).matrix[rows],
         cold_users=int((has_target & ~has_history).sum()),
     )
 
 
-def _rows(matrix: Any) -> NDArray[np.int64]:
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-
-
 def _position(matrix: Any, seed: int) -> NDArray[np.int64]:
     """A random place for each event among those of its user, from 0."""
-    rows = _rows(matrix)
+    rows = rows_of(matrix)
     order = np.lexsort((np.random.default_rng(check_seed(seed)).random(matrix.nnz), rows))
     position = np.empty(matrix.nnz, np.int64)
     position[order] = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], np.diff(matrix.indptr))
     return position
-
-
-def _events(data: Interactions, keep: Mask) -> Interactions:
-    """The same users and items with some of the events."""
-    matrix = data.matrix
-    counts = np.concatenate([[0], np.cumsum(keep)])
-    pointers = counts[matrix.indptr].astype(matrix.indptr.dtype)
-    part = sp.csr_array((matrix.data[keep], matrix.indices[keep], pointers), shape=matrix.shape)
-    return Interactions(part, data.users, data.items, None if data.times is None else data.times[keep], data.merge)
-
-
-def _part(data: Interactions, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Interactions:
-    """Some of the users and items, with their events."""
-    matrix = data.matrix
-    place = np.full(data.n_items, -1, np.int64)
-    place[columns] = np.arange(len(columns))
-    chosen = np.zeros(data.n_users, np.bool_)
-    chosen[rows] = True
-    keep = chosen[_rows(matrix)] & (place[matrix.indices] >= 0)
-    inside = _events(data, keep)
-    pointers = np.concatenate([[0], np.cumsum(np.diff(inside.matrix.indptr)[rows])])
-    indices = place[inside.matrix.indices].astype(matrix.indices.dtype)
-    part = sp.csr_array((inside.matrix.data, indices, pointers), shape=(len(rows), len(columns)))
-    users, items = data.users.ids(rows), data.items.ids(columns)
-    return Interactions(part, type(data.users)(users), type(data.items)(items), inside.times, data.merge)
 
 
 def _times(data: Interactions) -> NDArray[Any]:
@@ -297,15 +276,3 @@ def _times(data: Interactions) -> NDArray[Any]:
             "this log has no times; name their column (time=…, on the command line --time-column) to split by time"
         )
     return data.times
-
-
-def _moment(at: Any) -> Any:
-    """A moment as a number: dates are kept in microseconds."""
-    if isinstance(at, str | date | np.datetime64):
-        try:
-            return int(np.array(at, "datetime64[us]").astype(np.int64))
-        except ValueError as error:
-            raise ParameterError(f"at = {at!r}; expected a date such as '2025-06-01', or a number") from error
-    if isinstance(at, bool) or not isinstance(at, int | float | np.number):
-        raise ParameterError(f"at = {at!r}; expected a date such as '2025-06-01', or a number")
-    return at

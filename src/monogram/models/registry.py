@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monogram.errors import ParameterError
+from monogram.errors import ParameterError, one_of
 from monogram.models.base import Recommender
 from monogram.models.baselines import Popularity
 from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
@@ -27,5 +27,5 @@ MODELS: dict[str, type[Recommender]] = {
 def model_class(name: str) -> type[Recommender]:
     """The class of a model's name."""
     if name not in MODELS:
-        raise ParameterError(f"there is no model {name!r}; expected one of {', '.join(MODELS)}")
+        raise ParameterError(f"there is no model {name!r}; {one_of(name, MODELS)}")
     return MODELS[name]

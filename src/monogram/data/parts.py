@@ -1,0 +1,75 @@
+"""Some of a log: some of its events, of its users and items, or of those with enough events."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from monogram.data.interactions import Interactions
+from monogram.errors import DataError, ParameterError
+
+Mask = NDArray[np.bool_]
+
+
+def rows_of(matrix: Any) -> NDArray[np.int64]:
+    """The row of each stored entry."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def events(data: Interactions, keep: Mask) -> Interactions:
+    """The same users and items with some of the events."""
+    matrix = data.matrix
+    counts = np.concatenate([[0], np.cumsum(keep)])
+    pointers = counts[matrix.indptr].astype(matrix.indptr.dtype)
+    part = sp.csr_array((matrix.data[keep], matrix.indices[keep], pointers), shape=matrix.shape)
+    return Interactions(part, data.users, data.items, None if data.times is None else data.times[keep], data.merge)
+
+
+def part_of(data: Interactions, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Interactions:
+    """Some of the users and items, with their events."""
+    matrix = data.matrix
+    place = np.full(data.n_items, -1, np.int64)
+    place[columns] = np.arange(len(columns))
+    chosen = np.zeros(data.n_users, np.bool_)
+    chosen[rows] = True
+    keep = chosen[rows_of(matrix)] & (place[matrix.indices] >= 0)
+    inside = events(data, keep)
+    pointers = np.concatenate([[0], np.cumsum(np.diff(inside.matrix.indptr)[rows])])
+    indices = place[inside.matrix.indices].astype(matrix.indices.dtype)
+    part = sp.csr_array((inside.matrix.data, indices, pointers), shape=(len(rows), len(columns)))
+    users, items = data.users.ids(rows), data.items.ids(columns)
+    return Interactions(part, type(data.users)(users), type(data.items)(items), inside.times, data.merge)
+
+
+def at_least(data: Interactions, users: int, items: int) -> Interactions:
+    """Users and items with so many events; see `Interactions.at_least`."""
+    least = (_number("users", users), _number("items", items))
+    rows, columns = rows_of(data.matrix), data.matrix.indices
+    keep, before = np.ones(data.n_events, np.bool_), -1
+    while before != (before := int(keep.sum())):
+        by_user = np.bincount(rows[keep], minlength=data.n_users)
+        by_item = np.bincount(columns[keep], minlength=data.n_items)
+        keep &= (by_user >= least[0])[rows] & (by_item >= least[1])[columns]
+    if not before:
+        raise DataError(f"no users with at least {users} events and items with at least {items} are left; ask for less")
+    left = part_of(data, np.flatnonzero(by_user), np.flatnonzero(by_item))
+    note = (
+        f"at least {users} events a user and {items} an item: {data.n_users - left.n_users:,} users and "
+        f"{data.n_items - left.n_items:,} items left out"
+    )
+    return replace(left, notes=(*data.notes, note))
+
+
+def _number(name: str, value: Any) -> int:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ParameterError(f"{name} = {value!r}; expected a whole number of at least 0")
+    return number
