@@ -235,7 +235,9 @@ def test_unknown_model(monogram, tmp_path):
     for words in (["fit", "none.csv", "-o", tmp_path / "m.mono"], ["evaluate", "none.csv"], ["plan", "none.csv"]):
         code, out, err = monogram(*words, "--model", "eaze")
         assert (code, out) == (2, "")
-        assert "there is no model 'eaze'; expected one of ease, dlae, edlae, deql, popularity" in err
+        assert (
+            "there is no model 'eaze'; expected one of ease, dlae, edlae, deql, popularity; did you mean ease?" in err
+        )
 
 
 def test_unknown_flag(monogram, tmp_path):
@@ -246,6 +248,17 @@ def test_unknown_flag(monogram, tmp_path):
     code, out, err = monogram("fit", "none.csv", "-o", tmp_path / "m.mono", "--model", "ease", "--dropout", 0.3)
     assert (code, out) == (2, "")
     assert "ease has no --dropout; its flags are --l2" in err
+    code, out, err = monogram("evaluate", "none.csv", "--protocol", "temporal", "--users", 5)
+    assert (code, out) == (2, "")
+    assert "the protocol temporal has no --users: its own flags are --at, --share" in err
+
+
+def test_unknown_items_in_a_history(monogram, model_file):
+    code, out, err = monogram("recommend", model_file, "--history", "tea, jam ,rye", "--json")
+    assert code == 0
+    assert {row["item"] for row in json.loads(out)} == {"jam", "oat"}
+    assert "left out: 'jam ', 'rye'; ids in --history are separated by commas" in err
+    assert "Did you mean 'jam'" in err
 
 
 def test_output_folder_missing(monogram, model_file, tmp_path):

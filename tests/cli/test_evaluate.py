@@ -7,6 +7,9 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 
 
@@ -31,8 +34,10 @@ def run(*arguments):
 def test_every_protocol(log, protocol):
     done = run(log, "--model", "ease,deql", "--protocol", protocol, "--time-column", "when", "--json")
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
-    assert {row["model"] for row in rows} == {"ease", "deql", "popularity"}
+    told = json.loads(done.stdout)
+    assert {row["model"] for row in told["results"]} == {"ease", "deql", "popularity"}
+    assert told["protocol"]["name"] == protocol
+    assert told["audit"]["events"] > 0
     assert "held back" in done.stderr
     assert ("not an estimate of production" in done.stderr) is (protocol == "leave_last")
 
@@ -52,7 +57,59 @@ def test_public_lists(tmp_path):
     )  # fmt: skip
     done = run(tmp_path / "x.npz", "--protocol", "lightgcn", "--model", "ease", "--metrics", "recall@2", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[0]["users"] == 3
+    told = json.loads(done.stdout)
+    assert told["results"][0]["users"] == 3
+    assert told["protocol"] == {"name": "lightgcn", "arguments": {}}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "flags", "arguments"),
+    [
+        ("strong", ["--users", 15, "--seed", 3], {"users": 15, "share": 0.2, "seed": 3}),
+        ("strong", ["--users", 0.5], {"users": 0.5, "share": 0.2, "seed": 1}),
+        ("temporal", ["--at", 500_000], {"at": 500_000, "share": 0.2}),
+        ("ratio811", ["--part", "validation"], {"part": "validation", "seed": 1}),
+    ],
+)
+def test_the_arguments_of_a_protocol(program, log, protocol, flags, arguments):
+    common = ["--model", "popularity", "--time-column", "when", "--json"]
+    done = program("evaluate", log, "--protocol", protocol, *flags, *common)
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["protocol"] == {"name": protocol, "arguments": arguments}
+
+
+def test_a_date_as_the_moment(program, tmp_path):
+    rows = [f"u{n % 5},i{n % 7},2025-0{1 + n // 10}-10" for n in range(30)]
+    (tmp_path / "dated.csv").write_text("user,item,when\n" + "\n".join(rows) + "\n")
+    flags = ["--protocol", "temporal", "--at", "2025-02-01", "--time-column", "when", "--model", "popularity"]
+    done = program("evaluate", tmp_path / "dated.csv", *flags, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["audit"]["after"] == 0
+
+
+def test_the_values_of_each_user(program, log, tmp_path):
+    flags = [log, "--model", "popularity", "--metrics", "recall@5", "--json"]
+    for ending, read in (("csv", pacsv.read_csv), ("parquet", pq.read_table), ("json", table_of_json)):
+        path = tmp_path / f"users.{ending}"
+        done = program("evaluate", *flags, "--per-user", path)
+        assert done.code == 0, done.err
+        found = read(path)
+        assert found.column_names == ["model", "user", "recall@5"]
+        mean = json.loads(done.out)["results"][0]["value"]
+        assert np.mean(found.column("recall@5").to_pylist()) == pytest.approx(mean)
+    for path, code, word in (
+        (tmp_path / "x.txt", 2, "--per-user"),
+        (tmp_path / "no" / "x.csv", 10, "--per-user"),
+        (log, 2, "input"),
+    ):
+        done = program("evaluate", *flags, "--per-user", path)
+        assert done.code == code
+        assert word in done.err
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["users.csv", "users.json", "users.parquet"]
+
+
+def table_of_json(path):
+    return pa.Table.from_pylist(json.loads(path.read_text()))
 
 
 @pytest.mark.parametrize(
@@ -67,14 +124,20 @@ def test_public_lists(tmp_path):
         (["--protocol", "temporal"], 3, "time"),
         (["--format", "pdf"], 2, "pdf"),
         (["--share", "2"], 2, "share"),
+        (["--users", "10"], 2, "the protocol holdout has no --users: its own flags are --share"),
+        (["--protocol", "leave_last", "--at", "5"], 2, "the protocol leave_last has no --at: its cut is fixed"),
+        (["--protocol", "strong", "--users", "many"], 2, "how many"),
+        (["--protocol", "temporal", "--at", "soon"], 2, "2025-06-01"),
+        (["--protocol", "temporal", "--at", "5", "--share", "0.1"], 2, "both"),
+        (["--protocol", "ratio811", "--part", "train"], 2, "'validation'"),
+        (["--protocol", "public", "--user-column", "user"], 2, "no columns"),
         (["--seed", "-1"], 2, "seed"),
         (["--model", "ease,ease"], 2, "twice"),
         (["--json", "--format", "csv"], 2, "both"),
         (["--metrics", "recall@99999999999999999999"], 2, "recall@20"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(log, arguments, code, text):
-    done = run(log, *arguments)
-    assert done.returncode == code, done.stderr
-    assert text in done.stderr
-    assert "Traceback" not in done.stderr
+def test_what_is_wrong_is_said_in_a_line(program, log, arguments, code, text):
+    done = program("evaluate", log, *arguments)
+    assert done.code == code, done.err
+    assert text in done.err

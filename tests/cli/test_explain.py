@@ -28,7 +28,7 @@ def test_a_history_as_a_table(program, shop):
     assert lines[0].split() == ["item", "share"]
     sizes = [abs(float(line.split()[-1])) for line in lines[1:]]
     assert sizes == sorted(sizes, reverse=True)
-    assert "unknown items, left out: ghost" in done.err
+    assert "unknown items, left out: 'ghost'; ids in --history are separated by commas" in done.err
     assert "tea: score" in done.err
 
 

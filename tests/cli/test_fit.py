@@ -46,6 +46,14 @@ def test_a_model_is_written_and_the_talk_is_on_stderr(log, tmp_path):
     assert "crème brûlée" in model.log_.items
 
 
+def test_guessed_columns_are_told_in_flags(log, tmp_path):
+    told = run("fit", log, "-o", tmp_path / "x.mono").stderr
+    assert 'user column "customer", item column "sku" (guessed; name them with --user-column and --item-column)' in told
+    assert "user=" not in told
+    named = run("fit", log, "-o", tmp_path / "x.mono", "--user-column", "customer", "--item-column", "sku").stderr
+    assert "(guessed" not in named
+
+
 def test_json_on_stdout(log, tmp_path):
     done = run("fit", log, "-o", tmp_path / "x.mono", "--json", "--dtype", "float64", "--solver", "dual")
     told = json.loads(done.stdout)

@@ -20,7 +20,7 @@ import pytest
 import monogram as mg
 from monogram import ranking
 from monogram.cli import recommend
-from monogram.cli.common import parse_history
+from monogram.cli.history import parse_history
 
 
 def rows_of(text):
@@ -81,23 +81,40 @@ def test_an_empty_history_is_answered_and_told(program, shop):
     done = program("recommend", shop, "--history", "", "--json", "-k", 2)
     assert done.code == 0
     assert len(json.loads(done.out)) == 2
-    assert "without a known item" in done.err
+    assert "histories without a known item, so their scores say nothing: ''" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown", "meant"),
+    [
+        ("café, noir,tea", "'café', 'noir'", """'café, noir', as in --history '"café, noir"'?"""),
+        ('" tea"', "' tea'", "'tea', as in --history 'tea'?"),
+        ("thé", "'thé'", ""),
+    ],
+)
+def test_a_history_that_was_meant_otherwise(program, shop, text, unknown, meant):
+    done = program("recommend", shop, "--history", text, "--json")
+    assert done.code == 0
+    assert f"left out: {unknown}; ids in --history" in done.err
+    assert "stands in double quotes, as in CSV" in done.err
+    assert ("Did you mean" in done.err) is bool(meant)
+    assert meant in done.err
 
 
 def test_unknown_ids_are_told(program, shop):
     done = program("recommend", shop, "--user", "ann", "--user", "nobody", "--json")
     assert done.code == 0
     assert {row["user"] for row in json.loads(done.out)} == {"ann"}
-    assert "unknown users, left out: nobody" in done.err
+    assert "unknown users, left out: 'nobody'" in done.err
     done = program("recommend", shop, "--history", "tea,thé", "--json")
     assert done.code == 0
-    assert "unknown items, left out: thé" in done.err
+    assert "unknown items, left out: 'thé'; ids in --history are separated by commas" in done.err
 
 
 def test_when_every_user_is_unknown(program, shop, tmp_path):
     done = program("recommend", shop, "--user", "no one", "--user", "nobody", "-o", tmp_path / "out.csv")
     assert done.code == 4
-    assert "no one, nobody" in done.err
+    assert "'no one', 'nobody'" in done.err
     assert names(tmp_path) == ["shop.mono"]
 
 
@@ -106,7 +123,7 @@ def test_allow_and_deny(program, shop, tmp_path):
     (tmp_path / "deny").write_text("42\n \n", encoding="utf-8")
     done = program("recommend", shop, "--history", "earl grey", "--json", "--allow", tmp_path / "allow")
     assert {row["item"] for row in json.loads(done.out)} == {"tea", "café, noir", "42"}
-    assert "unknown items, left out: ghost" in done.err
+    assert "unknown items, left out: 'ghost'\n" in done.err, "not from --history, so without its rule"
     done = program("recommend", shop, "--history", "earl grey", "--json", "--deny", tmp_path / "deny")
     assert "42" not in {row["item"] for row in json.loads(done.out)}
 
@@ -272,7 +289,8 @@ def test_an_interrupt_leaves_no_file(program, shop, tmp_path, monkeypatch, form)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_while_streaming_leaves_no_file(shop, tmp_path):
+@pytest.mark.parametrize(("sent", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_while_streaming_leaves_no_file(shop, tmp_path, sent, code):
     script = (
         "import sys, time; from monogram import ranking; from monogram.cli import app, recommend\n"
         "recommend.USERS, real = 1, ranking.recommend\n"
@@ -284,26 +302,25 @@ def test_ctrl_c_while_streaming_leaves_no_file(shop, tmp_path):
     while len(names(tmp_path)) == 1 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(names(tmp_path)) == 2
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.Signals[sent])
     _, talk = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "Traceback" not in talk
     assert names(tmp_path) == ["shop.mono"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes")
-def test_a_closed_pipe_is_silent(shop):
+@pytest.mark.parametrize(
+    "words",
+    ["recommend shop.mono --format csv", "recommend shop.mono", "inspect shop.mono --json", "fit --help", "--help"],
+)
+def test_a_closed_pipe_is_silent(shop, tmp_path, words):
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        [sys.executable, "-m", "monogram", "recommend", str(shop), "--format", "csv"],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-m", "monogram", *words.split()]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     os.close(writer)
-    assert done.stderr == ""
-    assert done.returncode != 0
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_the_help_names_every_flag(program):

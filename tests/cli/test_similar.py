@@ -25,7 +25,7 @@ def test_unknown_items(program, shop):
     assert "ghost" in done.err
     done = program("similar", shop, "ghost", "thé")
     assert done.code == 4
-    assert "ghost, thé" in done.err
+    assert "'ghost', 'thé'" in done.err
     assert done.out == ""
 
 

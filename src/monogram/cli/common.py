@@ -5,9 +5,9 @@ Data goes to stdout, talk to stderr; tables are drawn for people, `--json` is fo
 
 from __future__ import annotations
 
-import csv
 import json
 import os
+import re
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,41 +29,27 @@ def names_of_models(incomplete: str) -> list[str]:
 
 
 ModelName = Annotated[str, typer.Option("--model", help="Name of the model.", autocompletion=names_of_models)]
-UserColumn = Annotated[str | None, typer.Option("--user-column", help="Column of the users; guessed when not given.")]
-ItemColumn = Annotated[str | None, typer.Option("--item-column", help="Column of the items; guessed when not given.")]
-WeightColumn = Annotated[str | None, typer.Option("--weight-column", help="Column of weights; none when not given.")]
-TimeColumn = Annotated[str | None, typer.Option("--time-column", help="Column of times; none when not given.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave unreadable rows out, and count them.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads to use; all cores when not given.")]
 Memory = Annotated[str | None, typer.Option("--memory", help="What a fit may take, such as '8 GB'.")]
 
 
-# What an error of reading says to Python, and what it says here.
-FLAGS = {
-    'on_error="skip"': "--skip-bad-rows",
-    "user=": "--user-column ",
-    "item=": "--item-column ",
-    "weight=": "--weight-column ",
-    "time=": "--time-column ",
-}
+# How reading names a column in Python, before its value or alone; a folder such as user=5/ is none.
+KEYWORD = re.compile(r"""(?<![\w/\\-])(user|item|weight|time)=(?=(["'\w])?)""")
 
 
 def spelled(text: str) -> str:
     """A message of the library in the words of the commands."""
-    for said, flag in FLAGS.items():
-        text = text.replace(said, flag)
-    return text
+    text = text.replace('on_error="skip"', "--skip-bad-rows")
+    return KEYWORD.sub(lambda found: f"--{found[1]}-column" + ("" if found[2] is None else " "), text)
 
 
-def read_log(
-    path: str, user: str | None, item: str | None, weight: str | None, time: str | None, skip: bool = False
-) -> Any:
+def read_log(path: str, columns: dict[str, Any]) -> Any:
     """The log at a path; what reading did is told on stderr."""
     from monogram.data.readers import read
 
     try:
-        log = read(path, user, item, weight, time, on_error="skip" if skip else "raise", quiet=False)
+        log = read(path, **columns, tell=lambda text: talk(spelled(text)))
     except DataError as error:
         raise DataError(spelled(str(error))) from error
     talk(f"{log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
@@ -79,18 +65,18 @@ def talk(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def not_over(output: Any, *inputs: Any) -> None:
+def not_over(output: Any, *inputs: Any, flag: str = "--output") -> None:
     """Refuse to write over what is read, and what cannot be written to, before any work is done."""
     path = Path(output)
     for one in inputs:
         if one is not None and path.exists() and Path(one).exists() and path.samefile(one):
-            raise ParameterError(f"the output {path} is also an input; give another --output")
+            raise ParameterError(f"the output {path} is also an input; give another {flag}")
     if path.exists() and not path.is_file():
         raise StorageError(f"the output {path} is not a file; give the name of one")
     if not path.parent.is_dir():
-        raise StorageError(f"the folder {path.parent} is not there; make it, or give another --output")
+        raise StorageError(f"the folder {path.parent} is not there; make it, or give another {flag}")
     if not os.access(path.parent, os.W_OK):
-        raise StorageError(f"the folder {path.parent} may not be written to; give another --output")
+        raise StorageError(f"the folder {path.parent} may not be written to; give another {flag}")
 
 
 def answer(value: Any) -> None:
@@ -100,9 +86,19 @@ def answer(value: Any) -> None:
     print(text.encode(errors="backslashreplace").decode(), flush=True)
 
 
+def screen(**options: Any) -> Any:
+    """Where to draw: a console of rich that leaves a closed pipe to the program, as everything else does."""
+    from rich.console import Console
+
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Screen(highlight=False, **options)
+
+
 def draw(rows: list[dict[str, Any]]) -> None:
     """Print rows as a table on stdout."""
-    from rich.console import Console
     from rich.table import Table
 
     if not rows:
@@ -118,23 +114,21 @@ def draw(rows: list[dict[str, Any]]) -> None:
         table.add_row(*[f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()])
     # In a pipe a table is as wide as it must be: no id is cut or broken.
     width = None if sys.stdout.isatty() else 1_000_000
-    Console(highlight=False, markup=False, emoji=False, width=width).print(table)
+    screen(markup=False, emoji=False, width=width).print(table)
 
 
-def few(ids: Sequence[Any]) -> str:
-    """The first ids of a list, and how many more there are."""
-    return ", ".join(map(str, ids[:5])) + (f" and {len(ids) - 5:,} more" if len(ids) > 5 else "")
+def few(ids: Sequence[Any], number: int | None = None) -> str:
+    """The first ids of a list, in quotes so that spaces are seen, and how many more there are of that number."""
+    from monogram.ranking import shorten
+
+    more = (len(ids) if number is None else number) - len(ids[:5])
+    return ", ".join(repr(shorten(one)) for one in ids[:5]) + (f" and {more:,} more" if more else "")
 
 
-def parse_history(text: str) -> list[str]:
-    """Item ids from one line of CSV: an id with a comma stands in double quotes; nothing is an empty history."""
-    try:
-        found = list(csv.reader([text], skipinitialspace=True, strict=True))
-    except csv.Error as error:
-        raise ParameterError(
-            f'--history {text!r} cannot be read ({error}); expected ids such as a,b or, with a comma inside, "a, b",c'
-        ) from error
-    return [one for one in found[0] if one] if found else []
+def tell_unknown(what: str, ids: Sequence[Any], advice: str = "") -> None:
+    """Say which ids were left out because the model does not know them, and what may help."""
+    if ids:
+        talk(f"unknown {what}, left out: {few(ids)}{advice}")
 
 
 @contextmanager

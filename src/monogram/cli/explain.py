@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, answer, draw, few, parse_history, talk
+from monogram.cli.common import Json, answer, draw, talk, tell_unknown
+from monogram.cli.history import advice, parse_history
 from monogram.errors import ParameterError
 
 EVERYONE = "(everyone)"
@@ -33,8 +34,8 @@ def command(
     used = None if history is None else parse_history(history)
     fitted = load(model)
     reason = fitted.explain(fitted.history(user) if used is None else used, item)
-    if reason.unknown_items:
-        talk(f"unknown items, left out: {few(reason.unknown_items)}")
+    unknown = reason.unknown_items
+    tell_unknown("items", unknown, advice([history or ""], unknown, fitted.log_.items))
     if as_json:
         answer(_document(reason))
     else:

@@ -11,46 +11,29 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import (
-    ItemColumn,
-    Json,
-    Memory,
-    ModelName,
-    SkipBad,
-    Threads,
-    TimeColumn,
-    UserColumn,
-    WeightColumn,
-    answer,
-    not_over,
-    read_log,
-    talk,
-)
-from monogram.cli.flags import make, model_flags
+from monogram.cli.common import Json, Memory, ModelName, Threads, answer, not_over, read_log, talk
+from monogram.cli.flags import column_flags, make, model_flags
 
 
 @model_flags
+@column_flags
 def command(
     log: Annotated[str, typer.Argument(help="File with the events: csv, tsv, parquet, json lines or npz.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model file to write.")],
     parameters: dict[str, Any],
+    columns: dict[str, Any],
     model: ModelName = "ease",
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     solver: Annotated[str, typer.Option("--solver", help="auto, primal or dual.")] = "auto",
     memory: Memory = None,
     threads: Threads = None,
-    user_column: UserColumn = None,
-    item_column: ItemColumn = None,
-    weight_column: WeightColumn = None,
-    time_column: TimeColumn = None,
-    skip_bad_rows: SkipBad = False,
     json: Json = False,
 ) -> None:
     """Learn from a log and write a model file."""
     made = make(model, parameters)
     not_over(output, log)
     made.plan((1, 1, 1), dtype=dtype, memory=memory, threads=threads, solver=solver)  # wrong options, before reading
-    data = read_log(log, user_column, item_column, weight_column, time_column, skip_bad_rows)
+    data = read_log(log, columns)
     plan = made.plan(data, dtype=dtype, memory=memory, threads=threads, solver=solver)
     talk(str(plan))
     with live(plan) as progress:

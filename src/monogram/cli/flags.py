@@ -1,4 +1,4 @@
-"""The models' parameters as flags: `--l2`, `--dropout`, … come from the dataclasses and nowhere else."""
+"""Flags that commands share: the models' parameters (from the dataclasses and nowhere else), and how a log is read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,35 @@ import typer
 
 from monogram.errors import ParameterError
 
+Command = Callable[..., Any]
 
-def model_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+
+def _column(flag: str, text: str) -> Any:
+    return Annotated[str | None, typer.Option(flag, help=text)]
+
+
+READING: dict[str, Any] = {
+    "user_column": _column("--user-column", "Column of the users; guessed when not given."),
+    "item_column": _column("--item-column", "Column of the items; guessed when not given."),
+    "weight_column": _column("--weight-column", "Column of weights; none when not given."),
+    "time_column": _column("--time-column", "Column of times; none when not given."),
+    "skip_bad_rows": Annotated[
+        bool | None, typer.Option("--skip-bad-rows", help="Leave unreadable rows out, and count them.")
+    ],
+}
+
+
+def column_flags(command: Command) -> Command:
+    """Give a command the flags of how a log is read; it receives those set as `columns`, for `read_log`."""
+
+    def gather(given: dict[str, Any]) -> dict[str, Any]:
+        how = {"on_error": "skip"} if given.pop("skip_bad_rows") else {}
+        return how | {name.removesuffix("_column"): value for name, value in given_only(given).items()}
+
+    return _flagged(command, "columns", [_option(name, hint) for name, hint in READING.items()], gather)
+
+
+def model_flags(command: Command) -> Command:
     """Give a command a flag for each parameter of any model; it receives those that were set as `parameters`."""
     from monogram.models.registry import MODELS
 
@@ -20,23 +47,37 @@ def model_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, kind in MODELS.items():
         for one in dataclasses.fields(kind):
             fields.setdefault(one.name, []).append((name, one))
+    return _flagged(command, "parameters", [_flag(name, owners) for name, owners in fields.items()], given_only)
+
+
+def given_only(values: dict[str, Any]) -> dict[str, Any]:
+    """The values that were set."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _flagged(
+    command: Command, into: str, extra: list[inspect.Parameter], gather: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Command:
+    """The command with more flags, which it receives together in one argument."""
 
     def run(**given: Any) -> Any:
-        parameters = {name: given.pop(name) for name in fields}
-        return command(**given, parameters={name: value for name, value in parameters.items() if value is not None})
+        gathered = gather({one.name: given.pop(one.name) for one in extra})
+        return command(**given, **{into: gathered})
 
-    own = [one for one in inspect.signature(command).parameters.values() if one.name != "parameters"]
-    extra = [_flag(name, owners) for name, owners in fields.items()]
-    hints = {
-        name: hint for name, hint in inspect.get_annotations(command, eval_str=True).items() if name != "parameters"
-    }
-    hints |= {one.name: one.annotation for one in extra}
-    parameters = [
-        one.replace(annotation=hints[one.name], kind=inspect.Parameter.KEYWORD_ONLY) for one in [*own, *extra]
+    hints = inspect.get_annotations(command, eval_str=True)
+    own = [
+        one.replace(annotation=hints[one.name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for one in inspect.signature(command).parameters.values()
+        if one.name != into
     ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__, run.__name__, run.__doc__ = hints, command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature([*own, *extra])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in [*own, *extra]}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run
+
+
+def _option(name: str, hint: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
 
 def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
@@ -50,7 +91,7 @@ def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
     else:
         kind: Any = type(first.default) if isinstance(first.default, int | str) else float
         hint = Annotated[kind | None, typer.Option(flag, help=text, rich_help_panel="Model")]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+    return _option(name, hint)
 
 
 def make(name: str, parameters: dict[str, Any], *, shared: bool = False) -> Any:

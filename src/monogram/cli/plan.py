@@ -6,24 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import (
-    ItemColumn,
-    Json,
-    Memory,
-    ModelName,
-    SkipBad,
-    Threads,
-    TimeColumn,
-    UserColumn,
-    WeightColumn,
-    answer,
-    read_log,
-)
-from monogram.cli.flags import make, model_flags
+from monogram.cli.common import Json, Memory, ModelName, Threads, answer, read_log
+from monogram.cli.flags import column_flags, make, model_flags
 from monogram.errors import ParameterError
 
 
 @model_flags
+@column_flags
 def command(
     log: Annotated[str | None, typer.Argument(metavar="LOG", help="Log that would be fitted; or give --size.")] = None,
     model: ModelName = "ease",
@@ -34,15 +23,11 @@ def command(
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     memory: Memory = None,
     solver: Annotated[str, typer.Option("--solver", help="auto, primal or dual.")] = "auto",
-    user_column: UserColumn = None,
-    item_column: ItemColumn = None,
-    weight_column: WeightColumn = None,
-    time_column: TimeColumn = None,
-    skip_bad_rows: SkipBad = False,
     threads: Threads = None,
     as_json: Json = False,
     *,
     parameters: dict[str, Any],
+    columns: dict[str, Any],
 ) -> None:
     """What a fit would cost, before it costs anything.
 
@@ -51,8 +36,7 @@ def command(
     if (log is None) == (size is None):
         raise ParameterError("plan for what? give either a log or --size users,items,events")
     recommender = make(model, parameters)
-    columns = (user_column, item_column, weight_column, time_column, skip_bad_rows)
-    given = parse_size(size) if size is not None else read_log(str(log), *columns)
+    given = parse_size(size) if size is not None else read_log(str(log), columns)
     found = recommender.plan(given, dtype=dtype, memory=memory, threads=threads, solver=solver)
     if as_json:
         answer(_document(model, recommender, found))

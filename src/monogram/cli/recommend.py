@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Threads, draw, few, not_over, parse_history, talk, whole_file
+from monogram.cli.common import Json, Threads, draw, few, not_over, talk, tell_unknown
+from monogram.cli.history import advice, parse_history
+from monogram.cli.tables import Format, by_ending, print_text, text_of, write
 from monogram.errors import DataError, ParameterError, UnknownIdError
 
 USERS = 2_000  # ranked at a time, and never more rows than the next number
 ROWS = 100_000
 SHOWN = 20
-
-
-class Format(StrEnum):
-    """What the answer looks like."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-    parquet = "parquet"
 
 
 def command(
@@ -71,9 +59,9 @@ def command(
     chosen = choose_format(form, output, as_json)
     if output is not None:
         not_over(output, model, allow, deny)
-    histories = [parse_history(one) for one in history or ()]
+    histories = [parse_history(text) for text in history or ()]
     rules = {"k": k, "allow": read_ids(allow), "deny": read_ids(deny), "exclude_seen": not keep_seen}
-    asked = Request(load(model), user or [], histories, rules | {"threads": threads})
+    asked = Request(load(model), user or [], history or [], histories, rules | {"threads": threads})
     if chosen is Format.table:
         show(asked)
     elif output is None:
@@ -93,19 +81,12 @@ def choose_format(form: Format | None, output: str | None, as_json: bool) -> For
     elif output is None:
         chosen = Format.table
     else:
-        chosen = _by_ending(output)
+        chosen = by_ending(output, otherwise=", or give --format")
     if chosen is Format.table and output is not None:
         raise ParameterError("--format table is for the screen; with --output use csv, json or parquet")
     if chosen is Format.parquet and output is None:
         raise ParameterError("--format parquet needs a file: add --output NAME.parquet")
     return chosen
-
-
-def _by_ending(output: str) -> Format:
-    ending = Path(output).suffix.lower().removeprefix(".")
-    if ending not in ("csv", "json", "parquet"):
-        raise ParameterError(f"--output {output}: expected a name ending in .csv, .json or .parquet, or give --format")
-    return Format(ending)
 
 
 def read_ids(path: str | None) -> list[str] | None:
@@ -127,6 +108,7 @@ class Request:
 
     model: Any
     users: list[str]
+    texts: list[str]  # the histories as they were given
     histories: list[list[str]]
     rules: dict[str, Any]
     rows: int = 0
@@ -173,15 +155,13 @@ class Request:
 
     def tell(self) -> None:
         """Say on stderr what could not be answered as asked."""
-        if self.unknown_users:
-            talk(f"unknown users, left out: {few(self.unknown_users)}")
-        if self.unknown_items:
-            talk(f"unknown items, left out: {few(list(self.unknown_items))}")
+        items = list(self.unknown_items)
+        tell_unknown("users", self.unknown_users)
+        tell_unknown("items", items, advice(self.texts, items, self.model.log_.items))
         if self.empty_count:
-            what = "histories without a known item" if self.histories else "users without a history"
-            first = ", ".join(map(str, self.empty))
-            more = f" and {self.empty_count - len(self.empty):,} more" if self.empty_count > len(self.empty) else ""
-            talk(f"{what}, so their scores say nothing: {first}{more}")
+            what = "histories without a known item" if self.texts else "users without a history"
+            who = [self.texts[one] for one in self.empty] if self.texts else self.empty
+            talk(f"{what}, so their scores say nothing: {few(who, self.empty_count)}")
 
 
 def show(asked: Request) -> None:
@@ -192,56 +172,3 @@ def show(asked: Request) -> None:
         talk(
             f"the first {SHOWN} of {everyone:,} users; for all add --format csv, or --output NAME.csv (.json, .parquet)"
         )
-
-
-def text_of(tables: Iterator[Any], form: Format) -> Iterator[str]:
-    """The tables as pieces of one CSV or JSON text."""
-    return _csv(tables) if form is Format.csv else _json(tables)
-
-
-def _csv(tables: Iterator[Any]) -> Iterator[str]:
-    for number, table in enumerate(tables):
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        if number == 0:
-            writer.writerow(table.column_names)
-        writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        yield text.getvalue()
-
-
-def _json(tables: Iterator[Any]) -> Iterator[str]:
-    encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
-    before = "[\n"
-    for table in tables:
-        rows = [encode(row) for row in table.to_pylist()]
-        if rows:
-            yield before + ",\n".join(rows)
-            before = ",\n"
-    yield "\n]\n" if before == ",\n" else "[]\n"
-
-
-def print_text(pieces: Iterator[str]) -> None:
-    """Pieces of text to stdout; flushed here, so that a closed pipe is noticed in time."""
-    for piece in pieces:
-        sys.stdout.write(piece)
-    sys.stdout.flush()
-
-
-def write(tables: Iterator[Any], form: Format, output: str) -> None:
-    """The tables to a file, whole or not at all."""
-    with whole_file(output) as file:
-        if form is Format.parquet:
-            _parquet(tables, file)
-        else:
-            for piece in text_of(tables, form):
-                file.write(piece.encode())
-
-
-def _parquet(tables: Iterator[Any], file: Any) -> None:
-    import pyarrow.parquet as pq
-
-    first = next(tables)
-    with pq.ParquetWriter(file, first.schema) as writer:
-        writer.write_table(first)
-        for table in tables:
-            writer.write_table(table)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from monogram.cli.common import Json, Threads, answer, draw, few, talk
+from monogram.cli.common import Json, Threads, answer, draw, few, tell_unknown
 from monogram.errors import UnknownIdError
 
 
@@ -26,8 +26,7 @@ def command(
     found = load(model).similar(item, k, threads=threads)
     if len(found.unknown_items) == len(item):
         raise UnknownIdError(f"the model knows no item {few(item)}")
-    if found.unknown_items:
-        talk(f"unknown items, left out: {few(found.unknown_items)}")
+    tell_unknown("items", found.unknown_items)
     if as_json:
         answer(found.rows())
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +33,7 @@ def read(
     on_error: Literal["raise", "skip"] = "raise",
     part: Literal["train", "test"] = "train",
     quiet: bool = False,
+    tell: Callable[[str], None] | None = None,
 ) -> Interactions:
     """Read a log of who used what.
 
@@ -57,6 +58,8 @@ def read(
         Which part of an .npz split file.
     quiet
         Say nothing on stderr.
+    tell
+        Receives what would be said on stderr about guessed columns.
 
     Returns
     -------
@@ -77,7 +80,7 @@ def read(
     _check_parameters(merge, on_error, part)
     path = _path(source)
     before = _stamp(path)
-    log = _read(source, path, (user, item, weight, time), merge, on_error, part, quiet)
+    log = _read(source, path, (user, item, weight, time), merge, on_error, part, quiet, tell or _say)
     if _stamp(path) != before:
         raise DataError(f"{path} changed while it was read; read a copy, or wait until it is written.")
     return log
@@ -91,6 +94,7 @@ def _read(
     on_error: str,
     part: str,
     quiet: bool,
+    tell: Callable[[str], None],
 ) -> Interactions:
     user, item, weight, time = columns
     if path is not None and path.suffix.lower() == ".npz":
@@ -102,16 +106,21 @@ def _read(
     )
     names = _columns(opened, path is None and opened.label.endswith("pairs"), user, item, weight, time)
     note = names.note
-    if note is not None and not quiet and sys.stderr is not None:
-        with suppress(OSError):  # that nobody can hear it must not cost the log
-            sys.stderr.write(f"monogram: {opened.label}: {note}\n")
-            sys.stderr.flush()
+    if note is not None and not quiet:
+        tell(f"{opened.label}: {note}")
     gatherer = Gatherer(names, Tally(opened.label, on_error == "skip"))
     for batch in watched(opened.open(names.names), opened.total, opened.unit, quiet):
         gatherer.add(batch)
     default: Merge = "binary" if names.weight is None else "sum"
     notes = [*opened.notes, *([note] if note is not None else [])]
     return gatherer.finish(merge or default, opened.textual, notes)
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        with suppress(OSError):  # that nobody can hear it must not cost the log
+            sys.stderr.write(f"monogram: {text}\n")
+            sys.stderr.flush()
 
 
 def as_interactions(log: Any) -> Interactions:

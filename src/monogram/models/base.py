@@ -322,7 +322,7 @@ class Recommender:
         target = log.items.index([item])
         if target[0] < 0:
             raise UnknownIdError(
-                f"item {ranking.shorten(item)} is not one of the {log.n_items:,} items this model knows"
+                f"item {ranking.shorten(item)!r} is not one of the {log.n_items:,} items this model knows"
             )
         row = asked.matrix
         shares = weights.shares(row, int(target[0]))

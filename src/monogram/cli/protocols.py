@@ -1,0 +1,86 @@
+"""The protocols as flags: what each one's function takes, and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from monogram.cli.flags import given_only
+from monogram.errors import ParameterError, one_of
+
+
+def names_of_protocols(incomplete: str) -> list[str]:
+    """What a shell offers for a protocol."""
+    from monogram.data.splits import PROTOCOLS
+
+    return [name for name in PROTOCOLS if name.startswith(incomplete)]
+
+
+class Protocol:
+    """A named way to cut a log, with the arguments it was given.
+
+    Parameters
+    ----------
+    name : one of `monogram.splits`
+    given : values of flags by the name of the argument, None where a flag was not set
+    seed : of the split, where it has one
+    """
+
+    def __init__(self, name: str, given: dict[str, Any], seed: int) -> None:
+        from monogram.data import options
+        from monogram.data.splits import PROTOCOLS
+
+        if name not in PROTOCOLS:
+            raise ParameterError(f"there is no protocol {name!r}; {one_of(name, PROTOCOLS)}")
+        self.name, self._cut = name, PROTOCOLS[name]
+        defaults = {one.name: one.default for one in list(inspect.signature(self._cut).parameters.values())[1:]}
+        own = given_only(given)
+        check_flags(name, own, defaults)
+        checks = {"share": options.check_share, "users": options.check_users, "part": options.check_part}
+        for one, check in (checks | {"at": options.moment}).items():
+            if one in own:
+                check(own[one])
+        options.check_seed(seed)
+        self.arguments = defaults | own | ({"seed": seed} if "seed" in defaults else {})
+
+    @property
+    def reads_itself(self) -> bool:
+        """Whether it takes the file, not a log: fixed lists."""
+        return self._cut.__name__ == "public"
+
+    def cut(self, log: Any) -> Any:
+        """The split."""
+        return self._cut(log, **self.arguments)
+
+    def document(self) -> dict[str, Any]:
+        """Name and arguments, for JSON."""
+        return {"name": self.name, "arguments": self.arguments}
+
+
+def check_flags(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Refuse a flag that the protocol does not have, and two that contradict each other."""
+    own = [f"--{one}" for one in defaults if one != "seed"]
+    for one in options:
+        if one not in defaults:
+            has = f"its own flags are {', '.join(own)}" if own else "its cut is fixed"
+            raise ParameterError(f"the protocol {name} has no --{one}: {has}")
+    if "at" in options and "share" in options:
+        raise ParameterError(
+            "--at and --share were both given; expected one of them: the moment, or the share after it"
+        )
+
+
+def number_or(kinds: tuple[Callable[[str], Any], ...], text: str | None) -> Any:
+    """A text as the first kind of number it can be, or as it is."""
+    if text is None:
+        return None
+    for kind in kinds:
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            return value
+    return text
