@@ -41,11 +41,15 @@ def test_the_version():
     assert run("--version").stdout == f"monogram {mg.__version__}\n"
 
 
-def test_a_typing_error_is_answered_with_what_was_meant():
-    done = run("demoo")
-    assert done.returncode == 2
-    assert "demo" in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["recomend"], "recommend"), (["fit", "x.csv", "-o", "x.mono", "--model", "eaze"], "ease"),
+     (["evaluate", "x.csv", "--protocol", "strongg"], "strong")],
+)  # fmt: skip
+def test_a_typing_error_is_answered_with_what_was_meant(program, words, meant):
+    done = program(*words)
+    assert done.code == 2
+    assert f"did you mean {meant}?" in done.err
 
 
 @pytest.mark.parametrize(("flags", "traceback"), [([], False), (["--debug"], True)])

@@ -6,14 +6,18 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from monogram._version import __version__
-from monogram.errors import MonogramError, StorageError
+from monogram.cli.common import talk
+from monogram.errors import MonogramError, StorageError, one_of
 
 # Each command is a module here with a `command`; it is imported when it is called, so that the help is quick.
 COMMANDS = {
@@ -29,8 +33,22 @@ COMMANDS = {
 }
 
 
+# Exit codes that shells give for the signals PIPE and TERM.
+CLOSED_PIPE, TERMINATED = 141, 143
+
+
 class Commands(TyperGroup):
     """The commands, imported one by one as they are asked for."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the command line."""
+        with _pipe():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with _pipe():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of the way a user goes."""
@@ -39,7 +57,7 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name."""
         if cmd_name not in COMMANDS:
-            return None
+            return None if ctx.resilient_parsing else ctx.fail(f"No command {cmd_name!r}; {one_of(cmd_name, COMMANDS)}")
         command = importlib.import_module(f"monogram.cli.{cmd_name}").command
         if not isinstance(command, typer.Typer):
             function, command = (
@@ -55,6 +73,15 @@ class Commands(TyperGroup):
         """The list in the help, without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+@contextmanager
+def _pipe() -> Iterator[None]:
+    """A closed pipe has its exit code here: typer would answer it with 1, as it answers an error."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise typer.Exit(CLOSED_PIPE) from error
 
 
 app = typer.Typer(
@@ -80,32 +107,40 @@ def options(
 
 
 def main() -> None:
-    """Run the program."""
+    """Run the program: every way it can end is here, but for wrong usage and Ctrl-C (130), which typer answers."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an id the terminal cannot show is no reason to stop
     try:
-        try:
-            app()
-        finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()
+        with stoppable():
+            try:
+                app()
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()
     except MonogramError as error:
         if os.environ.get("MONOGRAM_DEBUG"):
             raise
-        print(f"monogram: {error}", file=sys.stderr)
+        talk(f"monogram: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("monogram: stopped", file=sys.stderr)
-        sys.exit(130)
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO):
             raise
         _unplug()
         if error.errno == errno.EPIPE:
-            sys.exit(141)
-        print(f"monogram: the output cannot be written: {error.strerror}", file=sys.stderr)
+            sys.exit(CLOSED_PIPE)
+        talk(f"monogram: the output cannot be written: {error.strerror}")
         sys.exit(StorageError.exit_code)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Inside, SIGTERM is an exit that lets files be cleaned up."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _unplug() -> None:

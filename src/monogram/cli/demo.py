@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from monogram.cli import common
 from monogram.cli.common import Json, answer
 
 NEXT = """  monogram fit events.csv -o shop.mono --model deql --l2 100
@@ -14,12 +15,10 @@ NEXT = """  monogram fit events.csv -o shop.mono --model deql --l2 100
 
 def command(json: Json = False) -> None:
     """The whole way on the embedded sample, in a few seconds."""
-    from rich.console import Console
-
     import monogram as mg
     from monogram.models.registry import MODELS
 
-    screen = Console(highlight=False, stderr=json)
+    screen = common.screen(stderr=json)
     start = time.perf_counter()
     log = mg.sample()
     screen.print(f"[bold]A log[/]  {log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
