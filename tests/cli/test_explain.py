@@ -53,3 +53,10 @@ def test_errors(program, shop, arguments, code, word):
     done = program("explain", shop, *arguments)
     assert (done.code, done.out) == (code, "")
     assert word in done.err
+
+
+def test_an_unknown_id_is_answered_with_one_like_it(program, shop):
+    for words, meant in ((["Tea", "--user", "ann"], "'tea'"), (["tea", "--user", "Ann"], "'ann'")):
+        done = program("explain", shop, *words)
+        assert done.code == 4
+        assert f"Did you mean {meant}?" in done.err

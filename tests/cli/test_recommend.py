@@ -88,7 +88,9 @@ def test_an_empty_history_is_answered_and_told(program, shop):
     ("text", "unknown", "meant"),
     [
         ("café, noir,tea", "'café', 'noir'", """'café, noir', as in --history '"café, noir"'?"""),
-        ('" tea"', "' tea'", "'tea', as in --history 'tea'?"),
+        ('" tea"', "' tea'", "'tea', as in --history tea?"),
+        ("THE  big one", "'THE  big one'", ""),
+        ('"The ""Big"" One"', "'The \"Big\" One'", """'the "big" one', as in --history '"the ""big"" one"'?"""),
         ("thé", "'thé'", ""),
     ],
 )
@@ -115,6 +117,10 @@ def test_when_every_user_is_unknown(program, shop, tmp_path):
     done = program("recommend", shop, "--user", "no one", "--user", "nobody", "-o", tmp_path / "out.csv")
     assert done.code == 4
     assert "'no one', 'nobody'" in done.err
+    assert (
+        "Did you mean 'bob smith', 'élodie'?"
+        in program("recommend", shop, "--user", "Elodie", "--user", "Bob  Smith ").err
+    )
     assert names(tmp_path) == ["shop.mono"]
 
 

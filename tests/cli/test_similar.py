@@ -26,6 +26,8 @@ def test_unknown_items(program, shop):
     done = program("similar", shop, "ghost", "thé")
     assert done.code == 4
     assert "'ghost', 'thé'" in done.err
+    assert "Did you mean" not in done.err
+    assert "Did you mean 'earl grey'?" in program("similar", shop, "Earl Grey ").err
     assert done.out == ""
 
 

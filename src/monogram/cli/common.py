@@ -44,14 +44,21 @@ def spelled(text: str) -> str:
     return KEYWORD.sub(lambda found: f"--{found[1]}-column" + ("" if found[2] is None else " "), text)
 
 
+@contextmanager
+def in_flags() -> Iterator[None]:
+    """Inside, what is wrong with a log is said in the words of the commands."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(spelled(str(error))) from error
+
+
 def read_log(path: str, columns: dict[str, Any]) -> Any:
     """The log at a path; what reading did is told on stderr."""
     from monogram.data.readers import read
 
-    try:
+    with in_flags():
         log = read(path, **columns, tell=lambda text: talk(spelled(text)))
-    except DataError as error:
-        raise DataError(spelled(str(error))) from error
     talk(f"{log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
     for note in log.notes:
         if "guessed" not in note:  # that was shown while reading

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from monogram.cli.alike import hint
 from monogram.cli.common import Json, answer, draw, talk, tell_unknown
 from monogram.cli.history import advice, parse_history
-from monogram.errors import ParameterError
+from monogram.errors import ParameterError, UnknownIdError
 
 EVERYONE = "(everyone)"
 
@@ -33,7 +34,7 @@ def command(
         raise ParameterError("for whom? give either --user ID or --history a,b")
     used = None if history is None else parse_history(history)
     fitted = load(model)
-    reason = fitted.explain(fitted.history(user) if used is None else used, item)
+    reason = _explained(fitted, user, used, item)
     unknown = reason.unknown_items
     tell_unknown("items", unknown, advice([history or ""], unknown, fitted.log_.items))
     if as_json:
@@ -41,6 +42,16 @@ def command(
     else:
         draw([{"item": EVERYONE if one is None else one, "share": share} for one, share in _pairs(reason)])
         talk(f"{reason.item}: score {reason.score:.4f}")
+
+
+def _explained(fitted: Any, user: str | None, used: list[str] | None, item: str) -> Any:
+    """The reason; an unknown id is answered with known ones like it."""
+    try:
+        return fitted.explain(fitted.history(user) if used is None else used, item)
+    except UnknownIdError as error:
+        unknown_user = user is not None and user not in fitted.log_.users
+        meant = hint([user], fitted.log_.users) if unknown_user else hint([item], fitted.log_.items)
+        raise UnknownIdError(f"{error}{meant}") from error
 
 
 def _pairs(reason: Any) -> list[tuple[Any, float]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from monogram.cli.alike import alike
 from monogram.cli.common import few
 from monogram.errors import ParameterError
 
@@ -30,26 +32,25 @@ def advice(texts: Iterable[str], unknown: Iterable[Any], items: Any) -> str:
     asked = [text for text in texts if lost.intersection(parse_history(text))]
     if not asked:
         return ""
-    meant = [one for text in asked for one in _meant(text, lost, items)]
+    meant = [one for text in asked for one in _meant(text, items)]
     return f"; {RULE}" + (f". Did you mean {few(meant)}, as in --history {_quoted(meant[0])}?" if meant else "")
 
 
-def _meant(text: str, lost: set[Any], items: Any) -> list[str]:
+def _meant(text: str, items: Any) -> list[Any]:
     """Known ids that the text may hold beside those it was read as."""
-    tries = dict.fromkeys([*_runs(text.split(",")), *(one.strip() for one in parse_history(text) if one in lost)])
-    candidates = [one for one in tries if one not in parse_history(text)]
-    return [one for one, at in zip(candidates, items.index(candidates), strict=True) if at >= 0]
+    read = parse_history(text)
+    return [one for one in alike([*_runs(text.split(",")), *read], items) if str(one) not in read]
 
 
 def _runs(pieces: Sequence[str]) -> Iterator[str]:
-    """Neighbours joined by their commas again, with and without the spaces around, the longest first."""
-    for length in range(min(JOINED, len(pieces)), 0, -1):
-        for start in range(len(pieces) - length + 1):
-            joined = ",".join(pieces[start : start + length])
-            yield from (joined, joined.strip())
+    """Neighbours joined by their commas again."""
+    for start in range(len(pieces)):
+        for stop in range(start + 1, min(start + JOINED, len(pieces)) + 1):
+            yield ",".join(pieces[start:stop])
 
 
-def _quoted(one: str) -> str:
+def _quoted(one: Any) -> str:
     """An id as it is written on a command line."""
-    inside = one.replace('"', '""')
-    return f"'\"{inside}\"'" if "," in one or one != one.strip() else f"'{one}'"
+    text = str(one)
+    plain = '"' not in text and parse_history(text) == [text]
+    return shlex.quote(text if plain else '"' + text.replace('"', '""') + '"')

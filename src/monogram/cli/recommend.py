@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from monogram.cli.alike import hint
 from monogram.cli.common import Json, Threads, draw, few, not_over, talk, tell_unknown
 from monogram.cli.history import advice, parse_history
 from monogram.cli.tables import Format, by_ending, print_text, text_of, write
@@ -137,6 +138,7 @@ class Request:
         if self.users and len(found.unknown_users) == len(self.users):
             raise UnknownIdError(
                 f"the model knows no user {few(self.users)}; for someone new, give what they used with --history"
+                + hint(self.users, self.model.log_.users)
             )
         yield found
 
@@ -156,7 +158,7 @@ class Request:
     def tell(self) -> None:
         """Say on stderr what could not be answered as asked."""
         items = list(self.unknown_items)
-        tell_unknown("users", self.unknown_users)
+        tell_unknown("users", self.unknown_users, hint(self.unknown_users, self.model.log_.users))
         tell_unknown("items", items, advice(self.texts, items, self.model.log_.items))
         if self.empty_count:
             what = "histories without a known item" if self.texts else "users without a history"

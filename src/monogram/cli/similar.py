@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from monogram.cli.alike import hint
 from monogram.cli.common import Json, Threads, answer, draw, few, tell_unknown
 from monogram.errors import UnknownIdError
 
@@ -23,10 +24,12 @@ def command(
     """
     from monogram.models.files import load
 
-    found = load(model).similar(item, k, threads=threads)
+    fitted = load(model)
+    found = fitted.similar(item, k, threads=threads)
+    meant = hint(found.unknown_items, fitted.log_.items)
     if len(found.unknown_items) == len(item):
-        raise UnknownIdError(f"the model knows no item {few(item)}")
-    tell_unknown("items", found.unknown_items)
+        raise UnknownIdError(f"the model knows no item {few(item)}{meant}")
+    tell_unknown("items", found.unknown_items, meant)
     if as_json:
         answer(found.rows())
     else:

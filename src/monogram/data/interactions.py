@@ -131,7 +131,7 @@ class Interactions:
         """Weights of the items one user used, by item id."""
         row = int(self.users.index([user_id])[0])
         if row < 0:
-            raise UnknownIdError(f"user {str(user_id)[:60]!r} is not in this log of {self.n_users:,} users.")
+            raise UnknownIdError(f"user {str(user_id)[:60]!r} is not in this log of {self.n_users:,} users")
         part = slice(self.matrix.indptr[row], self.matrix.indptr[row + 1])
         items = self.items.ids(self.matrix.indices[part])
         return dict(zip(items, self.matrix.data[part].tolist(), strict=True))

@@ -207,6 +207,10 @@ def strong(log: Any, users: float = 0.2, share: float = 0.2, seed: int = 1) -> S
 
 def public(path: str | Path) -> Split:
     """The fixed train and test lists of a public data set, from its npz file."""
+    if Path(path).suffix.lower() != ".npz":
+        raise DataError(
+            f"{path} is not an .npz file; expected one with both lists (train_indptr, …, test_indices, shape)"
+        )
     train = read(path, part="train", quiet=True)
     targets = read(path, part="test", quiet=True)
     has_target, has_history = np.diff(targets.matrix.indptr) > 0, np.diff(train.matrix.indptr) > 0
@@ -272,7 +276,5 @@ def _position(matrix: Any, seed: int) -> NDArray[np.int64]:
 
 def _times(data: Interactions) -> NDArray[Any]:
     if data.times is None:
-        raise DataError(
-            "this log has no times; name their column (time=…, on the command line --time-column) to split by time"
-        )
+        raise DataError("this log has no times; to split by time, name their column when it is read, with time=")
     return data.times
