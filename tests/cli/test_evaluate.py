@@ -116,7 +116,7 @@ def table_of_json(path):
     ("arguments", "code", "text"),
     [
         (["--protocol", "weak"], 2, "expected one of holdout"),
-        (["--metrics", "recal@5"], 2, "recal@5"),
+        (["--metrics", "recal@5"], 2, "did you mean recall?"),
         (["--model", "ease,easy"], 2, "easy"),
         (["--model", ""], 2, "model"),
         (["--model", "ease", "--dropout", "0.2"], 2, "--dropout"),

@@ -20,7 +20,6 @@ import pytest
 import monogram as mg
 from monogram import ranking
 from monogram.cli import recommend
-from monogram.cli.history import parse_history
 
 
 def rows_of(text):
@@ -55,52 +54,11 @@ def test_histories(program, shop, fitted):
     assert [row | {"user": int(row["user"])} for row in rows_of(done.out)] == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        ("", []),
-        ("a", ["a"]),
-        ("a,b c, d", ["a", "b c", "d"]),
-        ('"a, b",c', ["a, b", "c"]),
-        ('the "big" one,"say ""hi"""', ['the "big" one', 'say "hi"']),
-        ("a,,b,", ["a", "b"]),
-    ],
-)
-def test_a_history_is_a_line_of_csv(text, ids):
-    assert parse_history(text) == ids
-
-
-@pytest.mark.parametrize("text", ['"a', "a\nb", '"a"b'])
-def test_a_history_that_is_not_csv(program, shop, text):
-    done = program("recommend", shop, "--history", text)
-    assert done.code == 2
-    assert "--history" in done.err
-
-
 def test_an_empty_history_is_answered_and_told(program, shop):
     done = program("recommend", shop, "--history", "", "--json", "-k", 2)
     assert done.code == 0
     assert len(json.loads(done.out)) == 2
     assert "histories without a known item, so their scores say nothing: ''" in done.err
-
-
-@pytest.mark.parametrize(
-    ("text", "unknown", "meant"),
-    [
-        ("café, noir,tea", "'café', 'noir'", """'café, noir', as in --history '"café, noir"'?"""),
-        ('" tea"', "' tea'", "'tea', as in --history tea?"),
-        ("THE  big one", "'THE  big one'", ""),
-        ('"The ""Big"" One"', "'The \"Big\" One'", """'the "big" one', as in --history '"the ""big"" one"'?"""),
-        ("thé", "'thé'", ""),
-    ],
-)
-def test_a_history_that_was_meant_otherwise(program, shop, text, unknown, meant):
-    done = program("recommend", shop, "--history", text, "--json")
-    assert done.code == 0
-    assert f"left out: {unknown}; ids in --history" in done.err
-    assert "stands in double quotes, as in CSV" in done.err
-    assert ("Did you mean" in done.err) is bool(meant)
-    assert meant in done.err
 
 
 def test_unknown_ids_are_told(program, shop):

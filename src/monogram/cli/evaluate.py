@@ -12,6 +12,7 @@ from monogram.cli.common import Json, Memory, Threads, answer, in_flags, names_o
 from monogram.cli.flags import column_flags, make, model_flags
 from monogram.cli.protocols import Protocol, names_of_protocols, number_or
 from monogram.cli.tables import Format, by_ending, write
+from monogram.data.splits import PROTOCOLS
 from monogram.errors import MonogramWarning, ParameterError
 
 FORMATS = ("table", "markdown", "csv", "json")
@@ -27,12 +28,7 @@ def command(
         str, typer.Option("--model", help="Names of models, by commas.", autocompletion=names_of_models)
     ] = "ease,dlae,edlae,deql",
     protocol: Annotated[
-        str,
-        typer.Option(
-            "--protocol",
-            help="holdout, strong, ratio811, temporal, leave_last, or public (also lightgcn).",
-            autocompletion=names_of_protocols,
-        ),
+        str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.", autocompletion=names_of_protocols)
     ] = "holdout",
     metrics: Annotated[str | None, typer.Option("--metrics", help="Such as recall@20,ndcg@100.")] = None,
     share: Annotated[

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from monogram.cli.flags import given_only
+from monogram.data import options
+from monogram.data.splits import PROTOCOLS
 from monogram.errors import ParameterError, one_of
 
 
 def names_of_protocols(incomplete: str) -> list[str]:
     """What a shell offers for a protocol."""
-    from monogram.data.splits import PROTOCOLS
-
     return [name for name in PROTOCOLS if name.startswith(incomplete)]
 
 
@@ -29,9 +29,6 @@ class Protocol:
     """
 
     def __init__(self, name: str, given: dict[str, Any], seed: int) -> None:
-        from monogram.data import options
-        from monogram.data.splits import PROTOCOLS
-
         if name not in PROTOCOLS:
             raise ParameterError(f"there is no protocol {name!r}; {one_of(name, PROTOCOLS)}")
         self.name, self._cut = name, PROTOCOLS[name]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.errors import ParameterError
+from monogram.errors import ParameterError, one_of
 
 Float = NDArray[np.float64]
 
@@ -130,6 +130,8 @@ def parse(text: str) -> Metric:
     """A metric from its name, such as "ndcg@100"."""
     match = re.fullmatch(r"([a-z_]+)@([1-9][0-9]{0,8})", text) if isinstance(text, str) else None
     if not match or match[1] not in {**BY_USER, **BY_CATALOGUE}:
-        known = ", ".join([*BY_USER, *BY_CATALOGUE])
-        raise ParameterError(f"metric {text!r}; expected a name and a length, such as 'recall@20', with one of {known}")
+        wanted = one_of(str(text).partition("@")[0], [*BY_USER, *BY_CATALOGUE])
+        raise ParameterError(
+            f"metric {text!r}; expected a name and a length, such as 'recall@20'; of the names {wanted}"
+        )
     return Metric(match[1], int(match[2]))
