@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from monogram.cli.common import Json, Memory, ModelName, Threads, answer, not_over, read_log, talk
-from monogram.cli.flags import column_flags, make, model_flags
+from monogram.cli.flags import Solver, column_flags, make, model_flags, split_solver
 
 
 @model_flags
@@ -24,20 +24,21 @@ def command(
     columns: dict[str, Any],
     model: ModelName = "ease",
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
-    solver: Annotated[str, typer.Option("--solver", help="auto, primal or dual.")] = "auto",
+    solver: Solver = None,
     memory: Memory = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Learn from a log and write a model file."""
+    how = {"dtype": dtype, "memory": memory, "threads": threads, "solver": split_solver(model, solver, parameters)}
     made = make(model, parameters)
     not_over(output, log)
-    made.plan((1, 1, 1), dtype=dtype, memory=memory, threads=threads, solver=solver)  # wrong options, before reading
+    made.plan((1, 1, 1), **how)  # wrong options, before reading
     data = read_log(log, columns)
-    plan = made.plan(data, dtype=dtype, memory=memory, threads=threads, solver=solver)
+    plan = made.plan(data, **how)
     talk(str(plan))
     with live(plan) as progress:
-        made.fit(data, dtype=dtype, memory=memory, threads=threads, solver=solver, progress=progress)
+        made.fit(data, **how, progress=progress)
     made.save(output)
     talk(str(made.report_))
     talk(f"wrote {output}")
@@ -56,8 +57,8 @@ def live(plan: Any) -> Iterator[Callable[[str, float], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    side = float(plan.items if plan.chosen.solver == "primal" else plan.users)
-    total = {"gram": side, "factor": side**3 / 3, "invert": 2 * side**3 / 3}
+    total = {stage: work for stage, work, _ in plan.chosen.stages}
+    unit = {stage: what for stage, _, what in plan.chosen.stages}
     columns = (
         TextColumn("{task.description:8}"),
         BarColumn(),
@@ -74,12 +75,12 @@ def live(plan: Any) -> Iterator[Callable[[str, float], None]]:
                 tasks[stage] = bar.add_task(stage, total=total[stage], done="")
             task = bar.tasks[tasks[stage]]
             done = min(task.completed + amount, total[stage])
-            bar.update(tasks[stage], completed=done, done=_done(stage, done, total[stage]))
+            bar.update(tasks[stage], completed=done, done=_done(unit[stage], done, total[stage]))
 
         yield step
 
 
-def _done(stage: str, done: float, total: float) -> str:
-    return (
-        f"{done:,.0f} of {total:,.0f} columns" if stage == "gram" else f"{done / 1e9:,.0f} of {total / 1e9:,.0f} GFLOP"
-    )
+def _done(unit: str, done: float, total: float) -> str:
+    if unit == "flops":
+        return f"{done / 1e9:,.0f} of {total / 1e9:,.0f} GFLOP"
+    return f"{done:,.0f} of {total:,.0f} {unit}"

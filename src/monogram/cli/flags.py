@@ -44,9 +44,11 @@ def model_flags(command: Command) -> Command:
     from monogram.models.registry import MODELS
 
     fields: dict[str, list[tuple[str, Any]]] = {}
+    taken = inspect.signature(command).parameters
     for name, kind in MODELS.items():
         for one in dataclasses.fields(kind):
-            fields.setdefault(one.name, []).append((name, one))
+            if one.name not in taken:  # --solver: see split_solver
+                fields.setdefault(one.name, []).append((name, one))
     return _flagged(command, "parameters", [_flag(name, owners) for name, owners in fields.items()], given_only)
 
 
@@ -81,17 +83,65 @@ def _option(name: str, hint: Any) -> inspect.Parameter:
 
 
 def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
-    first = owners[0][1]
     flag = "--" + name.replace("_", "-")
-    defaults = sorted({str(one.default) for _, one in owners})
-    models = ", ".join(owner for owner, _ in owners)
-    text = f"{first.metadata.get('help', name)} ({models}; default {' or '.join(defaults)})"
-    if isinstance(first.default, bool):
+    default, text = owners[0][1].default, _help(name, owners)
+    if isinstance(default, bool):
         hint: Any = Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=text, rich_help_panel="Model")]
+    elif any(one.metadata.get("many") for _, one in owners):
+        option = typer.Option(flag, help=text, rich_help_panel="Model", parser=numbers, metavar="FLOAT[,…]")
+        hint = Annotated[Any, option]
     else:
-        kind: Any = type(first.default) if isinstance(first.default, int | str) else float
+        kind: Any = type(default) if isinstance(default, int | str) else float
         hint = Annotated[kind | None, typer.Option(flag, help=text, rich_help_panel="Model")]
     return _option(name, hint)
+
+
+def _help(name: str, owners: list[tuple[str, Any]]) -> str:
+    """What the parameter means, and to whom; where it means different things, each of them."""
+    meanings: dict[str, list[tuple[str, Any]]] = {}
+    for owner, one in owners:
+        meanings.setdefault(one.metadata.get("help", name), []).append((owner, one))
+    return "; ".join(
+        f"{meaning} ({', '.join(owner for owner, _ in group)}; default {_defaults(group)})"
+        for meaning, group in meanings.items()
+    )
+
+
+def _defaults(group: list[tuple[str, Any]]) -> str:
+    return " or ".join(sorted({"none" if one.default is None else str(one.default) for _, one in group}))
+
+
+def numbers(text: str) -> float | tuple[float, ...]:
+    """One number, or several with commas between them."""
+    try:
+        found = tuple(float(one) for one in str(text).split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}; expected a number, or numbers with commas between them") from None
+    return found[0] if len(found) == 1 else found
+
+
+Solver = Annotated[
+    list[str] | None,
+    typer.Option("--solver", help="auto, primal or dual; or the model's own, for one that has a choice."),
+]
+
+
+def split_solver(name: str, given: list[str] | None, parameters: dict[str, Any]) -> str:
+    """The solver of `fit`; one that is a parameter of the model goes to its parameters."""
+    from monogram.models.registry import model_class
+
+    fields = {one.name: one for one in dataclasses.fields(model_class(name))}
+    own = fields["solver"].metadata["choices"] if "solver" in fields else ()
+    chosen = "auto"
+    for one in given or []:
+        if one in own:
+            parameters["solver"] = one
+        elif one in ("auto", "primal", "dual"):
+            chosen = one
+        else:
+            choices = ", ".join(("auto", "primal", "dual", *own))
+            raise ParameterError(f"--solver {one!r}; expected one of {choices}")
+    return chosen
 
 
 def make(name: str, parameters: dict[str, Any], *, shared: bool = False) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from monogram.cli.common import Json, Memory, ModelName, Threads, answer, read_log
-from monogram.cli.flags import column_flags, make, model_flags
+from monogram.cli.flags import Solver, column_flags, make, model_flags, split_solver
 from monogram.errors import ParameterError
 
 
@@ -22,7 +22,7 @@ def command(
     ] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     memory: Memory = None,
-    solver: Annotated[str, typer.Option("--solver", help="auto, primal or dual.")] = "auto",
+    solver: Solver = None,
     threads: Threads = None,
     as_json: Json = False,
     *,
@@ -35,9 +35,10 @@ def command(
     """
     if (log is None) == (size is None):
         raise ParameterError("plan for what? give either a log or --size users,items,events")
+    chosen = split_solver(model, solver, parameters)
     recommender = make(model, parameters)
     given = parse_size(size) if size is not None else read_log(str(log), columns)
-    found = recommender.plan(given, dtype=dtype, memory=memory, threads=threads, solver=solver)
+    found = recommender.plan(given, dtype=dtype, memory=memory, threads=threads, solver=chosen)
     if as_json:
         answer(_document(model, recommender, found))
     else:

@@ -51,13 +51,18 @@ def guess(users: int, items: int, events: int) -> Size:
 
 @dataclass(frozen=True)
 class Cost:
-    """The price of one way to fit; `advice` is what would make it smaller, where that is not fewer users or items."""
+    """The price of one way to fit.
+
+    `advice` is what would make it smaller, where that is not fewer users or items; `stages` are its long parts: name,
+    work, and what the work is counted in.
+    """
 
     solver: str
     bytes: int
     flops: float
     seconds: float
     advice: str = ""
+    stages: tuple[tuple[str, float, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,13 +157,15 @@ def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any
     rate, copying = calibrate(dtype.name, threads)
     flops = float(side) ** 3
     seconds = flops / rate + pairs * 1e-9 / threads + 3 * side * side * dtype.itemsize / copying
-    return Cost(solver, side * side * dtype.itemsize + sparse + WORKSPACE, flops + pairs, seconds)
+    stages = (("gram", float(side), "columns"), ("factor", flops / 3, "flops"), ("invert", flops * 2 / 3, "flops"))
+    return Cost(solver, side * side * dtype.itemsize + sparse + WORKSPACE, flops + pairs, seconds, "", stages)
 
 
 def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1) -> tuple[Cost, Cost]:
     """The price of `rank` eigenpairs by the items ("primal") and by the users ("dual"); see `engine.spectrum`."""
     threads = parallel.count(threads)
-    return tuple(_spectral_cost(name, size, rank, np.dtype(dtype), threads) for name in ("primal", "dual"))  # type: ignore[return-value]
+    primal, dual = (_spectral_cost(name, size, rank, np.dtype(dtype), threads) for name in ("primal", "dual"))
+    return primal, dual
 
 
 def _spectral_cost(solver: str, size: Size, rank: int, dtype: np.dtype[Any], threads: int) -> Cost:
@@ -176,7 +183,7 @@ def _spectral_cost(solver: str, size: Size, rank: int, dtype: np.dtype[Any], thr
     flops = 4.0 * products * size.events + 8.0 * side * products * most + 6.0 * float(most) ** 3
     seconds = 4.0 * products * size.events / (1.5e9 * threads) + (flops - 4.0 * products * size.events) / rate
     taken = dtype.itemsize * (side * (most + block + found) + kept) + 24 * most * most + 40 * side * block
-    return Cost(solver, taken + sparse, flops, seconds, advice)
+    return Cost(solver, taken + sparse, flops, seconds, advice, (("spectrum", float(products), "columns"),))
 
 
 def _refusal(refused: Plan) -> str:
