@@ -1,0 +1,324 @@
+"""RG², the ranking-generalizable squared loss, by alternating least squares.
+
+With R the log (m × N), |I_u| its row sums and |D| its sum, the target and the weights are
+
+    T = N·diag(1/|I_u|)·R − 1·1ᵀ,  w_u = |I_u|/(2N|D|),
+
+and the objective of both penalties is
+
+    f(P, Q) = Σ_ui w_u(T_ui − P_u·Q_i)² + Σ_u w_u·ρ_u‖P_u‖² + b·Σ_i‖Q_i‖²
+
+- "weighted" (P3 eqs. 33, 34): ρ_u = λN, b = λ·Σ_u w_u. Its optimum is the soft-thresholded SVD of diag(√w)·T.
+- "plain" (P3 eq. 22): w_u·ρ_u = b = λ.
+
+The weights do not depend on the item, so a half-step diagonalises one K × K Gramian for all rows: with
+QᵀQ = E·diag(g)·Eᵀ and Q rotated to QE (f does not see a rotation of both factors), P_u = T_u·Q / (g + ρ_u); likewise
+Q = (diag(w)T)ᵀP / (g + b) with g of Pᵀdiag(w)P. T is held as sparse minus rank one: O(|D|K + (m+N)K²) an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from monogram.engine.inverse import Stage, silent
+from monogram.engine.operator import multiply
+from monogram.errors import NumericalError, ParameterError
+
+Float = NDArray[np.float64]
+Factor = NDArray[Any]
+SLAB = 16384  # rows of a factor brought to float64 at once
+PENALTIES = ("weighted", "plain")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The objective f, with what its solvers multiply by.
+
+    Attributes
+    ----------
+    matrix : N·diag(1/|I_u|)·R as CSR
+    by_item : its transpose times diag(w), which is Rᵀ/(2|D|), as CSR
+    weights : w; 0 for a user without events
+    user_ridge : ρ, one number or one a user (∞ where w = 0)
+    item_ridge : b
+    constant : Σ w_u·T_ui²
+    events : |D|
+    threads : of the sparse products
+    """
+
+    matrix: Any
+    by_item: Any
+    weights: Float
+    user_ridge: float | Float
+    item_ridge: float
+    constant: float
+    events: float
+    threads: int = 1
+
+    def times(self, items: Factor) -> Factor:
+        """The product T·Q."""
+        found = multiply(self.matrix, items, self.threads)
+        found -= _sums(items).astype(found.dtype)
+        return found
+
+    def back(self, users: Factor) -> Factor:
+        """The product (diag(w)·T)ᵀ·P."""
+        found = multiply(self.by_item, users, self.threads)
+        found -= _sums(users, self.weights).astype(found.dtype)
+        return found
+
+    @property
+    def user_penalties(self) -> Float:
+        """The factor w_u·ρ_u of ‖P_u‖²."""
+        if isinstance(self.user_ridge, float):
+            return self.weights * self.user_ridge
+        return np.full(len(self.weights), self.item_ridge)
+
+    def penalty(self, left: Factor, right: Factor, gram: Float) -> float:
+        """The sum Σ w_u·ρ_u·(left_u·right_u), where gram is leftᵀdiag(w)·right: for left = right = P, P's penalty."""
+        if isinstance(self.user_ridge, float):
+            return self.user_ridge * float(np.trace(gram))
+        return self.item_ridge * dot(left, right)
+
+    def value(self, users: Factor, gram_users: Float, gram_items: Float, cross: float) -> float:
+        """The objective from Pᵀdiag(w)P, QᵀQ and cross = Σ w_u·T_ui·(P_u·Q_i): the square, expanded."""
+        fit = self.constant - 2.0 * cross + float(np.vdot(gram_users, gram_items))
+        return fit + self.penalty(users, users, gram_users) + self.item_ridge * float(np.trace(gram_items))
+
+    def objective(self, users: Factor, items: Factor) -> float:
+        """The objective of any two factors."""
+        cross = dot(users, self.times(items), self.weights)
+        return self.value(users, inner(users, users, self.weights), inner(items, items), cross)
+
+
+@dataclass(frozen=True)
+class Record:
+    """How an iteration went.
+
+    Attributes
+    ----------
+    objectives : at the start, then after each epoch
+    converged : whether the rule that stops it was met within the epochs
+    """
+
+    objectives: tuple[float, ...]
+    converged: bool
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that ran."""
+        return len(self.objectives) - 1
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Factors P and Q, with P best for Q and Q rotated so that QᵀQ = diag(spread); P·Qᵀ approximates T."""
+
+    users: Factor
+    items: Factor
+    spread: Float
+    record: Record
+
+
+def problem(matrix: Any, l2: float, penalty: str = "weighted", *, dtype: str = "float32", threads: int = 1) -> Problem:
+    """Set up RG² for a log R (CSR, weights above 0) and λ = l2."""
+    if penalty not in PENALTIES:
+        raise ParameterError(f"penalty = {penalty!r}; expected 'weighted' or 'plain'")
+    items, l2 = matrix.shape[1], float(l2)
+    sums = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
+    total = float(sums.sum())
+    if not total > 0:
+        raise NumericalError("the log has no events, so that RG² has no target; give one with events")
+    weights = sums / (2.0 * items * total)
+    reach = np.divide(items, sums, out=np.zeros_like(sums), where=sums > 0)
+    target = matrix.astype(np.float64)
+    target.data *= np.repeat(reach, np.diff(matrix.indptr))
+    # Σ w(Y − 1)² = Σ wY² − 2·Σ wY + N·Σ w, with Σ_i Y_ui = N and Σ w = 1/(2N)
+    constant = float(np.repeat(weights, np.diff(matrix.indptr)) @ target.data**2) - 0.5
+    by_item = (matrix.astype(np.float64) / (2.0 * total)).T.tocsr()
+    if penalty == "weighted":
+        ridges: tuple[float | Float, float] = l2 * items, l2 * float(weights.sum())
+    else:
+        infinite = np.full_like(weights, np.inf)
+        ridges = np.divide(l2, weights, out=infinite, where=weights > 0), l2
+    return Problem(target.astype(dtype), by_item.astype(dtype), weights, *ridges, constant, total, threads)
+
+
+def als(
+    given: Problem,
+    rank: int,
+    *,
+    epochs: int = 100,
+    tolerance: float = 1e-6,
+    seed: int = 0,
+    start: Factor | None = None,
+    stage: Stage = silent,
+) -> Solution:
+    """Alternating least squares: each epoch the best Q for P, then the best P for Q.
+
+    Between the two P·A⁻ᵀ and Q·A take their place, with the A for which the penalties are least: P·Qᵀ stays as it is.
+    The half-steps alone get there too, but for a small λ in very many epochs.
+
+    Parameters
+    ----------
+    given : what `problem` gave; its precision is that of the factors
+    rank : K
+    epochs : at most so many
+    tolerance : stop when an epoch lowers the objective by no more than this share of it; below 0 never
+    seed : of the random Q it starts from
+    start : Q to start from instead
+    """
+    items = started(given, rank, seed, start)
+    items, users, spread, gram, value = best_users(given, items, inner(items, items))
+    values, converged = [value], False
+    while len(values) <= epochs and not converged:
+        users, items, spread = half_step(given.back, users, gram, given.item_ridge)
+        gram = inner(items, items)
+        items, users, spread, gram, value = best_users(given, items, gram, _balance(given, users, spread, gram))
+        converged = settled(values[-1] - value, value, tolerance)
+        values.append(value)
+        stage("als", 1.0)
+    return Solution(users, items, spread, Record(tuple(values), converged))
+
+
+def fold_in(given: Problem, found: Solution) -> tuple[Factor, Factor, Float, Float, float, float]:
+    """The factors by which any history is scored: left, right, scale, base, length and ridge of `weights.Factors`.
+
+    With s = 1ᵀQ and t = N·h/|h| − 1: under the weighted penalty p = t·Q/(g + λN), whose part without h is the base;
+    under the plain one p = (N·hQ/|h| − s)/(g + 2λN|D|/|h|), where no part is without h.
+    """
+    items, sums, number = found.items, _sums(found.items), len(found.items)
+    _, sound = _sound(found.spread, given.user_ridge, items.dtype)
+    spread = np.where(sound, found.spread, np.inf)
+    if isinstance(given.user_ridge, float):
+        scale = 1.0 / (spread + given.user_ridge)
+        return items, items, scale, -(items @ (sums * scale)), float(number), 0.0
+    left = number * items - sums.astype(items.dtype)
+    return left, items, 1.0 / spread, np.zeros(number), 1.0, 2.0 * given.item_ridge * number * given.events
+
+
+def half_step(
+    apply: Callable[[Factor], Factor], fixed: Factor, gram: Float, ridge: float | Float, gauge: Float | None = None
+) -> tuple[Factor, Factor, Float]:
+    """The best factor for a fixed one: the fixed one rotated, the best one, and the diagonal of the rotated Gramian.
+
+    Parameters
+    ----------
+    apply : multiplies by the target (and the weights) from the side of the fixed factor
+    gram : Gramian of the fixed factor
+    ridge : one number, or one a row of the factor sought
+    gauge : K × K; the fixed factor is multiplied by it first
+    """
+    spread, turn = scipy.linalg.eigh(gram if gauge is None else gauge.T @ gram @ gauge, check_finite=False)
+    turn = turn if gauge is None else gauge @ turn
+    rotated = fixed @ turn.astype(fixed.dtype)
+    found = apply(rotated)
+    alive, sound = _sound(spread, ridge, fixed.dtype)
+    rotated[:, ~alive] = 0
+    _shrink(found, np.where(sound, spread, np.inf), ridge)
+    return rotated, found, np.where(alive, spread, 0.0)
+
+
+def settled(gain: float, value: float, tolerance: float) -> bool:
+    """Whether what is to be gained is no more than this share of the objective; never for a tolerance below 0."""
+    return tolerance >= 0 and gain <= tolerance * abs(value)
+
+
+def inner(left: Factor, right: Factor, weights: Float | None = None) -> Float:
+    """The product leftᵀ·diag(w)·right, in float64."""
+    out = np.zeros((left.shape[1], right.shape[1]))
+    if right is left and weights is not None:  # BLAS needs half the work for a block and itself
+        for _, scaled in _slabs(left, left, np.sqrt(weights)):
+            out += scaled.T @ scaled
+        return out
+    for part, scaled in _slabs(left, right, weights):
+        out += part.T @ scaled
+    return out
+
+
+def dot(left: Factor, right: Factor, weights: Float | None = None) -> float:
+    """The sum Σ w_u·left_uk·right_uk, in float64."""
+    return float(sum(np.vdot(part, scaled) for part, scaled in _slabs(left, right, weights)))
+
+
+def _slabs(left: Factor, right: Factor, weights: Float | None) -> Iterator[tuple[Float, Float]]:
+    for start in range(0, len(left), SLAB):
+        rows = slice(start, start + SLAB)
+        part = left[rows].astype(np.float64, copy=False)
+        other = part if right is left else right[rows].astype(np.float64, copy=False)
+        yield part, other if weights is None else other * weights[rows, None]
+
+
+def _sums(block: Factor, weights: Float | None = None) -> Float:
+    """Σ_u w_u·block_u, in float64."""
+    return np.asarray(np.sum([scaled.sum(axis=0) for _, scaled in _slabs(block, block, weights)], axis=0))
+
+
+def _sound(spread: Float, ridge: float | Float, dtype: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which directions of a fixed factor are there at all, and which may be divided by.
+
+    Below the first bound a direction is rounding of the largest: the penalty took it, and it is set to 0 before it
+    becomes a denormal number. Without a penalty to speak of, the second bound makes the inverse a pseudo-inverse.
+    """
+    accuracy, most = float(np.finfo(dtype).eps), float(spread[-1])
+    alive = spread > max(most * accuracy**2, float(np.finfo(dtype).tiny))
+    least = float(np.min(ridge))
+    return alive, alive & (spread + least > len(spread) * accuracy * most)
+
+
+def _shrink(block: Factor, spread: Float, ridge: float | Float) -> None:
+    """Divide by g + ρ, for one ρ or for each row, in place; an infinite g or ρ leaves 0."""
+    if isinstance(ridge, float):
+        block *= (1.0 / (spread + ridge)).astype(block.dtype)
+        return
+    for start in range(0, len(block), SLAB):
+        rows = slice(start, start + SLAB)
+        block[rows] /= spread + ridge[rows, None]
+
+
+def _balance(given: Problem, users: Factor, spread: Float, gram_items: Float) -> Float | None:
+    """The A for which P·A⁻ᵀ and Q·A bear the least penalty, where Pᵀdiag(w)P = diag(spread).
+
+    With R·Rᵀ = Σ w_u·ρ_u·P_uᵀP_u and Rᵀ(b·QᵀQ)R = E·diag(m²)·Eᵀ it is R·E·diag(m^−½): both penalties become diag(m).
+    Directions too weak to be told from rounding are scaled as if they were a little stronger.
+    """
+    if isinstance(given.user_ridge, float):
+        root = np.diag(_lifted(given.user_ridge * spread))
+    else:
+        values, vectors = scipy.linalg.eigh(given.item_ridge * inner(users, users), check_finite=False)
+        root = vectors * _lifted(values)
+    values, vectors = scipy.linalg.eigh(root.T @ (given.item_ridge * gram_items) @ root, check_finite=False)
+    sizes = _lifted(values)
+    return np.asarray(root @ (vectors / np.sqrt(sizes))) if sizes.min() > 0.0 else None
+
+
+def _lifted(values: Float) -> Float:
+    """Square roots of eigenvalues, those of rounding lifted above it."""
+    return np.asarray(np.sqrt(np.maximum(values, len(values) * float(np.finfo(np.float64).eps) * values.max())))
+
+
+def best_users(
+    given: Problem, items: Factor, gram_items: Float, gauge: Float | None = None
+) -> tuple[Factor, Factor, Float, Float, float]:
+    """Q rotated, the best P for it, diag QᵀQ, Pᵀdiag(w)P, and the objective."""
+    items, users, spread = half_step(given.times, items, gram_items, given.user_ridge, gauge)
+    gram = inner(users, users, given.weights)
+    # P is best: T_u·Q = P_u∘(g + ρ_u), so that no further product with T is needed.
+    cross = float(spread @ np.diagonal(gram)) + given.penalty(users, users, gram)
+    return items, users, spread, gram, given.value(users, gram, np.diag(spread), cross)
+
+
+def started(given: Problem, rank: int, seed: int, start: Factor | None) -> Factor:
+    """Q to start from."""
+    items, dtype = given.matrix.shape[1], given.matrix.dtype
+    if start is None:
+        return np.asarray(np.random.default_rng(seed).standard_normal((items, rank)) / np.sqrt(rank), dtype)
+    if start.shape != (items, rank):
+        raise ParameterError(f"start has shape {start.shape}; expected {(items, rank)} for Q")
+    return np.array(start, dtype)
