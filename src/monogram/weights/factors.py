@@ -9,11 +9,17 @@ from numpy.typing import NDArray
 
 from monogram.engine.scores import sum_rows
 from monogram.engine.topk import Best, Eligible, best_by_products
+from monogram.errors import ModelFileError
 from monogram.weights.common import Float, Indices, Tensors, checked
 
 
 class Factors:
     """W = U·diag(f)·Vᵀ; a history scores reach·(hU)·diag(f)·Vᵀ + base.
+
+    With a ridge, a short history trusts the factors less: f becomes f/(1 + ridge·reach·f), which for f = 1/g is
+    1/(g + ridge·reach). That is the fold-in of RG² under the plain penalty: with QᵀQ = diag(g), s = 1ᵀQ, |D| the sum
+    of the log and t = N·h/|h| − 1, w = |h|/(2N|D|), p = w·tQ/(w·g + λ) is the row of left = N·Q − 1·sᵀ, f = 1/g,
+    length = 1 and ridge = 2λN|D|.
 
     Parameters
     ----------
@@ -22,14 +28,21 @@ class Factors:
     scale : f
     base : what every history's scores start from; by default 0
     length : 0, or N where a history counts by its shares: reach = N/Σh (RG²); else reach = 1
+    ridge : at least 0
     """
 
     kind = "factors"
 
     def __init__(
-        self, left: NDArray[Any], right: NDArray[Any], scale: Float, base: Float | None = None, length: float = 0.0
+        self,
+        left: NDArray[Any],
+        right: NDArray[Any],
+        scale: Float,
+        base: Float | None = None,
+        length: float = 0.0,
+        ridge: float = 0.0,
     ) -> None:
-        self.left, self.right, self.scale, self.length = left, right, scale, length
+        self.left, self.right, self.scale, self.length, self.ridge = left, right, scale, length, ridge
         self.offset = np.zeros(len(right)) if base is None else base
 
     @classmethod
@@ -38,8 +51,12 @@ class Factors:
         n, rank = training.shape[1], len(tensors["scale"])
         right = checked(tensors, "right", (n, rank))
         left = checked(tensors, "left", (n, rank)) if "left" in tensors else right
-        length = checked(tensors, "length", (1,))
-        return cls(left, right, checked(tensors, "scale", (rank,)), checked(tensors, "base", (n,)), float(length[0]))
+        scale, base = checked(tensors, "scale", (rank,)), checked(tensors, "base", (n,))
+        length = float(checked(tensors, "length", (1,))[0])
+        ridge = float(checked(tensors, "ridge", (1,))[0]) if "ridge" in tensors else 0.0
+        if not ridge >= 0.0 or (ridge and (scale < 0.0).any()):  # else a history could divide by 0
+            raise ModelFileError(f"the file's weights have a ridge of {ridge:g}; expected 0, or more beside scales ≥ 0")
+        return cls(left, right, scale, base, length, ridge)
 
     @property
     def nbytes(self) -> int:
@@ -53,23 +70,30 @@ class Factors:
         return self._projected(histories, threads) @ self.right[items].astype(np.float64).T + self.offset[items]
 
     def columns(self, items: Indices) -> Float:
-        wanted = self.right[items].astype(np.float64) * (self.scale * (self.length or 1.0))
+        reach = self.length or 1.0  # of a history of one item
+        wanted = self.right[items].astype(np.float64) * self._filter(np.array([reach]))
         return np.asarray(self.left @ wanted.T)
 
     def shares(self, history: Any, item: int) -> Float:
-        wanted = self.right[item].astype(np.float64) * self.scale
-        return np.asarray((self.left[history.indices] @ wanted) * history.data * self._reach(history)[0])
+        wanted = self.right[item].astype(np.float64) * self._filter(self._reach(history))[0]
+        return np.asarray((self.left[history.indices] @ wanted) * history.data)
 
     def base(self, items: Indices) -> Float:
         return np.asarray(self.offset[items])
 
     def tensors(self) -> Tensors:
         stored = {"right": self.right, "scale": self.scale, "base": self.offset, "length": np.array([self.length])}
+        stored |= {"ridge": np.array([self.ridge])} if self.ridge else {}
         return stored if self.left is self.right else stored | {"left": self.left}
 
     def _projected(self, histories: Any, threads: int) -> Float:
         found = sum_rows(self.left, histories, np.arange(self.left.shape[1]), threads=threads)
-        return found * self.scale * self._reach(histories)[:, None]
+        return found * self._filter(self._reach(histories))
+
+    def _filter(self, reach: Float) -> Float:
+        """What each history's projection is multiplied by (histories × k): reach·f/(1 + ridge·reach·f)."""
+        strength = self.scale * reach[:, None]
+        return strength / (1.0 + self.ridge * strength) if self.ridge else strength
 
     def _reach(self, histories: Any) -> Float:
         if not self.length:
