@@ -46,6 +46,38 @@ def test_a_model_is_written_and_the_talk_is_on_stderr(log, tmp_path):
     assert "crème brûlée" in model.log_.items
 
 
+def test_a_flag_of_several_numbers_and_a_solver_of_the_models_own(log, tmp_path):
+    done = run("fit", log, "-o", tmp_path / "a.mono", "--model", "vlae", "--rank", 3, "--weights", "0.1,0.3,0.2")
+    assert done.returncode == 0, done.stderr
+    assert mg.load(tmp_path / "a.mono").params() == {"rank": 3, "weights": (0.1, 0.3, 0.2), "scale": None}
+    own = ("--model", "rg2", "--rank", 3, "--l2", 0.05, "--solver")
+    done = run("fit", log, "-o", tmp_path / "b.mono", *own, "als", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["solver"] == "als"
+    assert told["parameters"]["solver"] == "als"
+    assert told["objectives"] == sorted(told["objectives"], reverse=True)
+    assert run("fit", log, "-o", tmp_path / "c.mono", *own, "dual").returncode == 0
+    assert mg.load(tmp_path / "c.mono").report_.solver.startswith("dual")
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--model", "lrr", "--l2", "1,x"), "expected a number, or numbers with commas"),
+        (("--model", "ease", "--l2", "1,2"), "l2 = (1.0, 2.0); expected a number"),
+        (("--model", "rg2", "--solver", "guess"), "expected one of auto, primal, dual, closed_form, als, newton_cg"),
+        (("--model", "ease", "--solver", "als"), "--solver 'als'; expected one of auto, primal, dual"),
+    ],
+)
+def test_flags_that_make_no_sense(log, tmp_path, flags, told):
+    done = run("fit", log, "-o", tmp_path / "x.mono", *flags)
+    assert done.returncode == 2 or done.returncode == 3
+    assert told in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "x.mono").exists()
+
+
 def test_guessed_columns_are_told_in_flags(log, tmp_path):
     told = run("fit", log, "-o", tmp_path / "x.mono").stderr
     assert 'user column "customer", item column "sku" (guessed; name them with --user-column and --item-column)' in told

@@ -161,3 +161,16 @@ def test_what_cannot_be_used_is_not_advised():
     with pytest.raises(MemoryBudgetError) as caught:
         mg.EASE(l2=0).plan((10, 100_000, 500), memory="1 GB").require()
     assert "dual" not in str(caught.value)
+
+
+def test_a_spectrum_is_planned_by_either_side():
+    planned = mg.RG2(rank=256).plan((29_858, 40_981, 810_128), memory="8 GB")
+    primal, dual = planned.costs
+    assert (primal.solver, dual.solver) == ("primal", "dual")
+    assert planned.chosen.seconds == min(primal.seconds, dual.seconds)
+    assert planned.chosen.bytes < 5e8, "nothing of size n² or m²"
+    assert mg.RG2(rank=256).plan((29_858, 40_981, 810_128), solver="primal").chosen == primal
+    assert [stage for stage, _, _ in planned.chosen.stages] == ["spectrum"]
+    iterative = mg.RG2(rank=64, solver="als", epochs=7).plan((29_858, 40_981, 810_128))
+    assert iterative.chosen.solver == "als"
+    assert iterative.chosen.stages == (("epochs", 7.0, "epochs"),)

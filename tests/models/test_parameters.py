@@ -118,3 +118,34 @@ def test_a_number_without_default_is_finite_and_plain():
     assert type(Required(value=np.int64(3)).value) is int
     with pytest.raises(ParameterError, match="value = nan"):
         Required(value=np.nan)
+
+
+@dataclass(kw_only=True, eq=False)
+class Several(Recommender):
+    name: ClassVar[str] = "several"
+    mode: str = param("fast", "how", choices=("fast", "exact"))
+    weights: float | tuple[float, ...] | None = param(None, "of each", low=0, many=True)
+
+
+@pytest.mark.parametrize("given", [[1, 2.5], (1, 2.5), np.array([1, 2.5])])
+def test_several_numbers_become_a_tuple(given):
+    found = Several(weights=given).weights
+    assert found == (1.0, 2.5)
+    assert all(type(one) is float for one in found)
+    assert Several(weights=3).weights == 3
+    assert Several().weights is None
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "text"),
+    [
+        ("mode", "slow", "mode = 'slow'; expected one of fast, exact .how."),
+        ("weights", [], "a number, or a list of numbers"),
+        ("weights", [[1.0]], "a number, or a list of numbers"),
+        ("weights", [1.0, -1.0], "weights = -1.0; expected a number of at least 0"),
+        ("weights", "1,2", "expected a number"),
+    ],
+)
+def test_what_is_not_among_the_choices_or_not_numbers_is_refused(name, given, text):
+    with pytest.raises(ParameterError, match=text):
+        Several(**{name: given})

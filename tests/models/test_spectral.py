@@ -293,6 +293,33 @@ def test_rg2_reaches_its_own_optimum(small):
     agree(value, lowest(objective, (users, rank), (rank, items), starts=2))
 
 
+@pytest.mark.parametrize("solver", ["als", "newton_cg"])
+def test_rg2s_other_solvers_end_at_the_closed_form(world, solver):
+    exact = mg.RG2(rank=5, l2=0.1).fit(world, dtype="float64")
+    found = mg.RG2(rank=5, l2=0.1, solver=solver, tolerance=1e-14, epochs=5000).fit(world, dtype="float64")
+    np.testing.assert_allclose(found.item_weights(), exact.item_weights(), atol=1e-3)
+    assert found.report_.solver == solver
+    record = np.array(found.report_.objectives)
+    assert (np.diff(record) <= 1e-12 * record[0]).all()
+    assert found.report_.peak_bytes is None or found.report_.peak_bytes < found.report_.planned_bytes
+
+
+def test_rg2s_plain_penalty_needs_an_iterative_solver(world):
+    with pytest.raises(ParameterError, match="no closed form"):
+        mg.RG2(penalty="plain")
+    model = mg.RG2(rank=4, l2=1e-4, penalty="plain", solver="als", epochs=500).fit(world)
+    assert len(model.recommend(k=3)) > 100
+    with pytest.raises(ParameterError, match="uses no Spectrum"):
+        model.fit(mg.Spectrum(world, rank=4, target="rg2"))
+    with pytest.raises(MemoryBudgetError, match="lower rank"):
+        model.fit(world, memory=1000)
+
+
+def test_rg2_tells_when_epochs_were_too_few(world):
+    with pytest.warns(MonogramWarning, match="not converged in 1 epochs"):
+        mg.RG2(rank=4, l2=0.01, solver="als", epochs=1).fit(world)
+
+
 def test_float32_meets_its_tolerance_where_the_first_value_dwarfs_the_rest(monkeypatch):
     """Popularity makes σ₁² thousands of times σ_k²; float32 products alone would leave more than 1e-4 of the last."""
     from monogram.engine import spectrum

@@ -16,7 +16,6 @@ from monogram.models.spectral import Spectral
 from monogram.testing import check_recommender, two_tastes
 from monogram.weights import Dense, Fixed
 
-
 # Penalties for the contract's small worlds, where the defaults would leave nothing.
 SMALL = {
     "regularized_pca": {"rank": 6, "l2": 0.5},
@@ -36,6 +35,15 @@ BY_SIDE = [name for name, kind in MODELS.items() if issubclass(kind, (FullRank, 
 def test_every_model_keeps_the_contract(name):
     assert MODELS[name].name == name
     check_recommender(MODELS[name], **SMALL.get(name, {}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"solver": "als"}, {"solver": "newton_cg"}, {"solver": "als", "penalty": "plain", "l2": 1e-3}],
+    ids=["als", "newton", "plain"],
+)
+def test_rg2_by_every_solver(options):
+    check_recommender(MODELS["rg2"], **{"rank": 6, "l2": 0.1, "epochs": 2000, **options})
 
 
 @pytest.mark.parametrize("solver", ["primal", "dual"])

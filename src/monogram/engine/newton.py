@@ -63,7 +63,7 @@ def newton_cg(
             converged = following is point  # rounding leaves nothing to gain
             point = following
             values.append(point.value)
-            stage("newton", 1.0)
+            stage("epochs", 1.0)
     items, users, spread, _, value = best_users(given, point.items, point.gram_items)
     return Solution(users, items, spread, Record((*values[:-1], value), converged))
 

@@ -168,6 +168,20 @@ def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1
     return primal, dual
 
 
+def alternating(
+    solver: str, size: Size, rank: int, epochs: int, *, dtype: Any = np.float32, threads: int = 1, copies: int = 4
+) -> Cost:
+    """The price of factors fitted in epochs: `copies` of both factors, the sparse data again by each side."""
+    dtype, threads = np.dtype(dtype), parallel.count(threads)
+    rate, _ = calibrate(dtype.name, threads)
+    rows = size.users + size.items
+    products, dense = 4.0 * size.events * rank * epochs, 6.0 * rows * rank**2 * epochs
+    taken = copies * rows * rank * dtype.itemsize + 28 * size.events + 8 * 16384 * rank + 40 * rank**2 + WORKSPACE
+    seconds = products / (1.5e9 * threads) + dense / rate
+    stages = (("epochs", float(epochs), "epochs"),)
+    return Cost(solver, taken, products + dense, seconds, "ask for a lower rank", stages)
+
+
 def _spectral_cost(solver: str, size: Size, rank: int, dtype: np.dtype[Any], threads: int) -> Cost:
     side = size.items if solver == "primal" else size.users
     rank, found = min(rank, side), min(rank, size.users, size.items)

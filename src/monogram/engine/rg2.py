@@ -183,7 +183,7 @@ def als(
         items, users, spread, gram, value = best_users(given, items, gram, _balance(given, users, spread, gram))
         converged = settled(values[-1] - value, value, tolerance)
         values.append(value)
-        stage("als", 1.0)
+        stage("epochs", 1.0)
     return Solution(users, items, spread, Record(tuple(values), converged))
 
 

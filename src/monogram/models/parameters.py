@@ -37,20 +37,25 @@ def param(
 
 def check(model: Any) -> None:
     """Bring each parameter to its type, or say what is wrong with it."""
-    checks: dict[type, Callable[[Any, Any], Any]] = {bool: _boolean, int: _whole, float: _number, str: _text}
+    checks: dict[type, Callable[[Any, Any], Any]] = {
+        bool: _boolean,
+        int: _whole,
+        float: _number,
+        str: _text,
+        tuple: _several,
+    }
     for field in dataclasses.fields(model):
         if field.init:
             value = _plain(getattr(model, field.name))
-            if field.metadata.get("many") and isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-                setattr(model, field.name, _several(field, value))
-                continue
             kind = _kind(field, value)
             setattr(model, field.name, checks[kind](field, value) if kind in checks else value)
 
 
 def _kind(field: Any, value: Any) -> type:
-    """bool, int, float or str, whichever a parameter must be; object when it may be anything."""
+    """bool, int, float, str or tuple (of numbers), whichever a parameter must be; object when it may be anything."""
     default = _plain(field.default)
+    if field.metadata.get("many"):
+        return object if value is None and default is None else tuple
     bounded = default is None and value is not None and "low" in field.metadata
     if default is dataclasses.MISSING or bounded:
         default = value
@@ -75,7 +80,9 @@ def _text(field: Any, value: Any) -> str:
     return value
 
 
-def _several(field: Any, values: Any) -> tuple[float, ...]:
+def _several(field: Any, values: Any) -> float | tuple[float, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        return _number(field, values)
     if len(values) == 0 or np.ndim(values) != 1:
         raise _wrong(field, values, "a number, or a list of numbers")
     return tuple(_number(field, _plain(value)) for value in values)

@@ -15,8 +15,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
+from monogram.engine import rg2
+from monogram.engine.newton import newton_cg
 from monogram.engine.operator import Operator
-from monogram.engine.plan import Plan, Size
+from monogram.engine.plan import Plan, Size, alternating, measure
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum
 from monogram.models.base import Recommender, Work
@@ -244,14 +246,27 @@ class RG2(Spectral):
     """Ranking-generalisable squared loss (P3), whose global optimum is a filtered spectrum.
 
     Minimises Σ_ui w_u(T_ui − P_u·Q_i)² + l2·Σ_u N·w_u‖P_u‖² + l2·ŵ·Σ_i‖Q_i‖² over P, Q of rank `rank`, where
-    T_ui = r_ui·N/|I_u| − 1, w_u = |I_u|/(2N|D|), ŵ = Σw = 1/(2N). With P̃ = diag(√w)·P this is regularised PCA of
-    diag(√w)·T. Solution: f = (σ − μ)₊/σ with μ = l2/√2, and a history scores (h·N/|h| − 1)·V·diag(f)·Vᵀ.
+    T_ui = r_ui·N/n_u − 1, w_u = n_u/(2N·Σn), ŵ = Σw = 1/(2N), n_u the sum of a user's row. With P̃ = diag(√w)·P this is regularised PCA of
+    diag(√w)·T. Solution: f = (σ − μ)₊/σ with μ = l2/√2, and a history scores (h·N/Σh − 1)·V·diag(f)·Vᵀ.
+
+    solver="als" and "newton_cg" minimise the same in epochs (`report_.objectives` has them); penalty="plain",
+    l2·(‖P‖² + ‖Q‖²), has no closed form and needs one of them. They score a history by the best P for it.
     """
 
     name: ClassVar[str] = "rg2"
     target: ClassVar[str] = "rg2"
     rank: int = param(64, "number of directions", low=1, high=1e6)
     l2: float = param(0.5, "penalty; useful values lie near 0.5 to 0.9 on large catalogues", low=0, high=1e30)
+    solver: str = param("closed_form", "how it is fitted", choices=("closed_form", "als", "newton_cg"))
+    penalty: str = param("weighted", "of the factors: by the users' weights, or plain", choices=rg2.PENALTIES)
+    epochs: int = param(100, "of an iterative solver, at most", low=1, high=1e6)
+    tolerance: float = param(1e-6, "an iterative solver stops when an epoch gains less, relatively", low=0, high=1)
+    seed: int = param(0, "of where an iterative solver starts", low=0, high=2**63)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.solver == "closed_form" and self.penalty == "plain":
+            raise ParameterError("penalty = 'plain' has no closed form; expected solver 'als' or 'newton_cg' with it")
 
     def _filter(self, sigma: Float) -> Float:
         return soft(sigma, self.l2 / np.sqrt(2))
@@ -260,6 +275,33 @@ class RG2(Spectral):
         sums = vectors.sum(axis=0, dtype=np.float64)
         base = -(vectors @ (scale * sums))
         return Factors(vectors, vectors, scale, base, float(len(vectors)))
+
+    def _plan(self, size: Size, work: Work) -> Plan:
+        if self.solver == "closed_form":
+            return super()._plan(size, work)
+        cost = alternating(self.solver, size, self.rank, self.epochs, dtype=work.dtype, threads=work.threads)
+        return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
+
+    def _fit(self, log: Interactions, work: Work) -> Weights:
+        if self.solver == "closed_form":
+            return super()._fit(log, work)
+        if work.given is not None:
+            raise ParameterError(f"solver={self.solver!r} uses no Spectrum; give the log, or use solver='closed_form'")
+        work.planned = self._plan(measure(log.matrix), work).require().chosen.bytes
+        work.tick("plan")
+        work.used, work.rank = self.solver, min(self.rank, *log.matrix.shape)
+        given = rg2.problem(log.matrix, self.l2, self.penalty, dtype=work.dtype, threads=work.threads)
+        solve = rg2.als if self.solver == "als" else newton_cg
+        found = solve(given, work.rank, epochs=self.epochs, tolerance=self.tolerance, seed=self.seed, stage=work.tick)
+        work.record += found.record.objectives
+        if not found.record.converged:
+            warnings.warn(
+                f"RG2 has not converged in {self.epochs} epochs (objective {work.record[-1]:.6g}, before the last "
+                f"{work.record[-2]:.6g}); raise epochs or tolerance, or use solver='closed_form'",
+                MonogramWarning,
+                stacklevel=4,
+            )
+        return Factors(*rg2.fold_in(given, found))
 
 
 def soft(sigma: Float, level: float) -> Float:
