@@ -34,6 +34,7 @@ docs: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/newcomer.py
+	$(BIN)/python benchmarks/spectral.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

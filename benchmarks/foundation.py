@@ -51,9 +51,9 @@ def peak_of_process():
     return int(text.split("VmHWM:")[1].split()[0]) * 1024
 
 
-def measure(task, **arguments):
-    """Run one task in a process of its own."""
-    command = [sys.executable, __file__, "--task", json.dumps({"task": task, **arguments})]
+def measure(task, file=__file__, **arguments):
+    """Run one task of a file in a process of its own."""
+    command = [sys.executable, file, "--task", json.dumps({"task": task, **arguments})]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{task} failed:\n{done.stderr}")

@@ -246,8 +246,9 @@ class RG2(Spectral):
     """Ranking-generalisable squared loss (P3), whose global optimum is a filtered spectrum.
 
     Minimises Σ_ui w_u(T_ui − P_u·Q_i)² + l2·Σ_u N·w_u‖P_u‖² + l2·ŵ·Σ_i‖Q_i‖² over P, Q of rank `rank`, where
-    T_ui = r_ui·N/n_u − 1, w_u = n_u/(2N·Σn), ŵ = Σw = 1/(2N), n_u the sum of a user's row. With P̃ = diag(√w)·P this is regularised PCA of
-    diag(√w)·T. Solution: f = (σ − μ)₊/σ with μ = l2/√2, and a history scores (h·N/Σh − 1)·V·diag(f)·Vᵀ.
+    T_ui = r_ui·N/n_u − 1, w_u = n_u/(2N·Σn), ŵ = Σw = 1/(2N), and n_u is the sum of a user's row. With P̃ = diag(√w)·P
+    this is regularised PCA of diag(√w)·T. Solution: f = (σ − μ)₊/σ with μ = l2/√2, and a history scores
+    (h·N/Σh − 1)·V·diag(f)·Vᵀ.
 
     solver="als" and "newton_cg" minimise the same in epochs (`report_.objectives` has them); penalty="plain",
     l2·(‖P‖² + ‖Q‖²), has no closed form and needs one of them. They score a history by the best P for it.
