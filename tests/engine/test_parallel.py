@@ -32,6 +32,18 @@ def test_concurrent_limits_leave_blas_as_it_was():
     assert [one["num_threads"] for one in threadpool_info()] == before
 
 
+def test_the_smallest_limit_holds_while_it_is_asked_for():
+    def threads():
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    with parallel.limited(2):
+        with parallel.limited(3):
+            assert threads() == {2}
+        with parallel.limited(1), parallel.limited(2):
+            assert threads() == {1}
+        assert threads() == {2}
+
+
 def test_every_piece_is_worked_on_once():
     for threads in (1, 3):
         seen, done = np.zeros(100, int), []

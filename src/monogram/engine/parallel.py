@@ -28,32 +28,41 @@ def count(threads: int | None) -> int:
 
 
 _lock = threading.Lock()
-_inside: list[Any] = []  # [number of blocks, what restores BLAS]: a setting of the whole process
+_inside: list[int] = []  # what each block asked for: BLAS has one number for the whole process
+_before: list[Any] = []  # what restores BLAS
 
 
 @contextmanager
 def limited(threads: int | None) -> Iterator[int]:
-    """Hold BLAS to the given number of threads inside the block.
+    """Hold BLAS to at most the given number of threads inside the block.
 
-    The number is the whole process's: while several threads are inside, that of the first holds, and the last to leave
-    restores what was there before.
+    The number is the whole process's: while several blocks are entered, in one thread or in many, the smallest of
+    theirs holds, and the last to leave restores what was there before.
     """
     import scipy.linalg.cython_blas  # noqa: F401  (the pool must be loaded to be limited)
-    from threadpoolctl import threadpool_limits
 
     number = count(threads)
     with _lock:
-        if not _inside:
-            _inside.extend([0, threadpool_limits(limits=number, user_api="blas")])
-        _inside[0] += 1
+        _inside.append(number)
+        if len(_inside) == 1 or number < min(_inside[:-1]):
+            _before.append(_limit(number))
     try:
         yield number
     finally:
         with _lock:
-            _inside[0] -= 1
-            if not _inside[0]:
-                _inside.pop().restore_original_limits()
-                _inside.clear()
+            smallest = min(_inside)
+            _inside.remove(number)
+            if not _inside:
+                _before[0].restore_original_limits()
+                _before.clear()
+            elif min(_inside) > smallest:
+                _limit(min(_inside))
+
+
+def _limit(number: int) -> Any:
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=number, user_api="blas")
 
 
 def over(
