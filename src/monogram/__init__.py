@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from monogram.evaluation.protocol import evaluate
     from monogram.models.base import Recommender
     from monogram.models.baselines import Popularity
+    from monogram.models.factorization import WRMF
     from monogram.models.files import load
     from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
     from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
@@ -41,6 +42,7 @@ _HOMES: dict[str, str] = {
     "Spectrum": "monogram.models.spectrum",
     "VLAE": "monogram.models.spectral",
     "WLAE": "monogram.models.spectral",
+    "WRMF": "monogram.models.factorization",
     "evaluate": "monogram.evaluation.protocol",
     "load": "monogram.models.files",
     "read": "monogram.data.readers",
@@ -57,6 +59,7 @@ __all__ = [
     "RG2",
     "VLAE",
     "WLAE",
+    "WRMF",
     "DropoutMF",
     "Interactions",
     "NuclearPower",

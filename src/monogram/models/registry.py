@@ -5,6 +5,7 @@ from __future__ import annotations
 from monogram.errors import ParameterError, one_of
 from monogram.models.base import Recommender
 from monogram.models.baselines import Popularity
+from monogram.models.factorization import WRMF
 from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
 from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA
 
@@ -20,6 +21,7 @@ MODELS: dict[str, type[Recommender]] = {
     "vlae": VLAE,
     "lrr": LRR,
     "rg2": RG2,
+    "wrmf": WRMF,
     "popularity": Popularity,
 }
 

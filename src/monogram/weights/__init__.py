@@ -6,6 +6,7 @@ Histories come as a CSR batch (histories × items). The kinds:
 - `Dual`: K⁻¹ of the training users (m × m) and the sparse data; W is never formed.
 - `Factors`: W = U·diag(f)·Vᵀ of rank k; two thin products.
 - `Sparse`: W with most entries left out.
+- `Folded`: item factors; the history's own row is solved from them, then multiplied.
 - `Fixed`: the same score for everyone (popularity).
 """
 
@@ -18,14 +19,27 @@ from monogram.weights.common import Float, Indices, Tensors, Weights
 from monogram.weights.dense import Dense, Fixed
 from monogram.weights.dual import Dual
 from monogram.weights.factors import Factors
+from monogram.weights.folded import Folded
 from monogram.weights.sparse import Sparse
 
-__all__ = ["Dense", "Dual", "Factors", "Fixed", "Float", "Indices", "Sparse", "Tensors", "Weights", "from_tensors"]
+__all__ = [
+    "Dense",
+    "Dual",
+    "Factors",
+    "Fixed",
+    "Float",
+    "Folded",
+    "Indices",
+    "Sparse",
+    "Tensors",
+    "Weights",
+    "from_tensors",
+]
 
 
 def from_tensors(kind: str, tensors: Tensors, training: Any) -> Weights:
     """Weights of a stored kind."""
-    kinds: dict[str, Any] = {one.kind: one for one in (Dense, Dual, Factors, Fixed, Sparse)}
+    kinds: dict[str, Any] = {one.kind: one for one in (Dense, Dual, Factors, Fixed, Folded, Sparse)}
     if kind not in kinds:
         raise ModelFileError(f"the file holds weights of kind {kind!r}; expected one of {', '.join(kinds)}")
     weights: Weights = kinds[kind].from_tensors(tensors, training)

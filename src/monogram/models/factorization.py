@@ -1,0 +1,110 @@
+"""Factorisations that no spectrum gives: seen and unseen cells weigh differently, so the sides take turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from monogram.data.interactions import Interactions
+from monogram.engine import als, parallel
+from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, calibrate, measure
+from monogram.errors import NumericalError
+from monogram.models.base import Recommender, Work
+from monogram.models.parameters import param
+from monogram.weights import Folded, Weights
+
+START = 0.1  # size of a random row to begin with
+SPEED = 0.15  # of the kernels' small products beside that of large ones, measured at rank 64
+
+
+@dataclass(kw_only=True, eq=False)
+class WRMF(Recommender):
+    """Weighted regularised matrix factorisation, iALS (Hu et al. 2008; scaled penalties: Rendle et al. 2021).
+
+    Minimises, over *all* cells with x = 1 where r > 0 and else 0, weights c = 1 + alpha·r, and rank-k factors,
+
+    Σ_ui c_ui·(x_ui − p_u·q_i)² + l2·(Σ_u s_u·‖p_u‖² + Σ_i s_i·‖q_i‖²),   s_u = (Σ_i c_ui)^nu, s_i = (Σ_u c_ui)^nu.
+
+    So seen cells weigh 1 + alpha·r, unseen ones 1, and the penalty of a row is scaled by the weight of its cells, n +
+    alpha·Σ r: with alpha = 1/w₀ that is alpha·(\\|I_u\\| + w₀·n), and l2 is in the units of Rendle et al. With nu = 0
+    it is the plain l2. Each epoch solves all users, then all items: p_u = (QᵀQ + l2·s_u·I + alpha·Σ r_ui·q_i·q_iᵀ)⁻¹ ·
+    Σ c_ui·q_i, sums over the user's items. A rank above the smaller side of the log is lowered to it.
+
+    A history is scored by folding in: its row is solved once more from the final item factors, exactly, in float64.
+    That holds for solver="cg" too, which only trains by conjugate gradients: three steps a row, from where it stood.
+    """
+
+    name: ClassVar[str] = "wrmf"
+    rank: int = param(64, "numbers in the factors of a user or an item", low=1, high=100_000)
+    l2: float = param(0.003, "penalty on the squared factors", low=1e-9, high=1e30)
+    alpha: float = param(
+        10.0, "what a weight of 1 adds to the weight of a seen cell; an unseen one weighs 1", low=0, high=1e9
+    )
+    nu: float = param(1.0, "power of a row's weight in its penalty; 0: the same penalty for all", low=0, high=2)
+    epochs: int = param(16, "times that all users, then all items are solved", low=1, high=1_000_000)
+    seed: int = param(0, "of the random start", low=0)
+    solver: str = param(
+        "cholesky", "how a row is solved: exactly, or by 3 steps of conjugate gradients", choices=("cholesky", "cg")
+    )
+
+    def _fit(self, log: Interactions, work: Work) -> Weights:
+        chosen = self._plan(measure(log.matrix), work).require().chosen
+        work.used, work.planned = chosen.solver, chosen.bytes
+        work.rank = min(self.rank, *log.matrix.shape)
+        users, items = self._start(log, work.rank, work.dtype)
+        by_item = log.matrix.T.tocsr()
+        work.tick("start")
+        with parallel.limited(1):  # the threads are ours: each multiplies a block of its own
+            for _ in range(self.epochs):
+                self._half(log.matrix, items, users, work.threads)
+                work.tick("users", 1)
+                self._half(by_item, users, items, work.threads)
+                work.tick("items", 1)
+                work.record.append(self._objective(log.matrix, by_item, users, items, work.threads))
+                work.tick("objective")
+            spectrum = als.turn(items, threads=work.threads)
+        return Folded(items, spectrum, l2=self.l2, alpha=self.alpha, nu=self.nu)
+
+    def _start(self, log: Interactions, rank: int, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        drawn = np.random.default_rng(self.seed).standard_normal((log.n_items, rank), np.float32)
+        drawn *= START / rank**0.5
+        return np.zeros((log.n_users, rank), dtype), drawn.astype(dtype, copy=False)
+
+    def _half(self, matrix: Any, fixed: NDArray[Any], out: NDArray[Any], threads: int) -> None:
+        """Solve the rows of a matrix with the factors of its columns fixed."""
+        ridge = als.ridges(matrix, self.l2, self.alpha, self.nu)
+        if self.solver == "cholesky":
+            als.solve(matrix, ridge, self.alpha, fixed, als.turn(fixed, threads=threads), out, threads)
+        else:  # what is improved must stand in the same basis
+            als.improve(matrix, ridge, self.alpha, fixed, als.turn(fixed, out, threads=threads), out, threads)
+
+    def _objective(self, matrix: Any, by_item: Any, users: NDArray[Any], items: NDArray[Any], threads: int) -> float:
+        settings = {"l2": self.l2, "alpha": self.alpha, "nu": self.nu}
+        value = als.objective(matrix, users, items, by_item=by_item, threads=threads, **settings)
+        if not np.isfinite(value):
+            raise NumericalError("the factors are not finite: raise l2, lower alpha, or use dtype='float64'")
+        return value
+
+    def _warm(self, work: Work) -> None:
+        tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
+        type(self)(rank=2, epochs=1, solver=self.solver)._fit(tiny, Work(work.dtype, work.budget))
+
+    def _plan(self, size: Size, work: Work) -> Plan:
+        rank, width = min(self.rank, size.users, size.items), np.dtype(work.dtype).itemsize
+        rows = size.users + size.items
+        blocks = -(-max(size.users, size.items) // als.BLOCK) + 3 * work.threads
+        held = rows * rank * width + size.events * (12 + 2 * width) + 8 * blocks * rank**2 + 24 * rows
+        sides = ((size.users, size.pairs_by_user), (size.items, size.pairs_by_item))
+        if self.solver == "cg":
+            turns, solved = 6, 8.0 * (als.STEPS + 1) * size.events * rank
+        else:  # short rows by their pairs of events, long ones by the square of the rank
+            turns = 4
+            solved = sum(min(rank * pairs, size.events * rank**2 + n * rank**3 / 3) for n, pairs in sides)
+        flops = float(self.epochs) * (turns * rows * rank**2 + solved + 4 * size.events * rank)
+        rate, _ = calibrate(work.dtype, work.threads)
+        cost = Cost(self.solver, int(held) + WORKSPACE, flops, flops / (SPEED * rate), "ask for a lower rank")
+        return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
