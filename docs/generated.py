@@ -67,6 +67,8 @@ def _model(name: str, kind: Any) -> str:
 def _range(field: Any) -> str:
     if isinstance(field.default, bool):
         return "True or False"
+    if field.metadata["choices"]:
+        return " or ".join(f"`{choice}`" for choice in field.metadata["choices"])
     low, high = field.metadata["low"], field.metadata["high"]
     if high == math.inf:
         return f"at least {low:g}"

@@ -29,10 +29,11 @@ class WRMF(Recommender):
 
     Σ_ui c_ui·(x_ui − p_u·q_i)² + l2·(Σ_u s_u·‖p_u‖² + Σ_i s_i·‖q_i‖²),   s_u = (Σ_i c_ui)^nu, s_i = (Σ_u c_ui)^nu.
 
-    So seen cells weigh 1 + alpha·r, unseen ones 1, and the penalty of a row is scaled by the weight of its cells, n +
-    alpha·Σ r: with alpha = 1/w₀ that is alpha·(\\|I_u\\| + w₀·n), and l2 is in the units of Rendle et al. With nu = 0
-    it is the plain l2. Each epoch solves all users, then all items: p_u = (QᵀQ + l2·s_u·I + alpha·Σ r_ui·q_i·q_iᵀ)⁻¹ ·
-    Σ c_ui·q_i, sums over the user's items. A rank above the smaller side of the log is lowered to it.
+    So seen cells weigh 1 + alpha·r, unseen ones 1, and the penalty of a row is scaled by the weight of its cells: for a
+    user of k items, without weights, n + alpha·k = alpha·(k + w₀·n) with w₀ = 1/alpha, so that for nu = 1 l2 is in the
+    units of Rendle et al. With nu = 0 the penalty is the plain l2. Each epoch solves all users, then all items:
+    p_u = (QᵀQ + l2·s_u·I + alpha·Σ r_ui·q_i·q_iᵀ)⁻¹·Σ c_ui·q_i, sums over the user's items, and likewise q_i. A rank
+    above the smaller side of the log is lowered to it, which loses nothing.
 
     A history is scored by folding in: its row is solved once more from the final item factors, exactly, in float64.
     That holds for solver="cg" too, which only trains by conjugate gradients: three steps a row, from where it stood.
@@ -42,7 +43,7 @@ class WRMF(Recommender):
     rank: int = param(64, "numbers in the factors of a user or an item", low=1, high=100_000)
     l2: float = param(0.003, "penalty on the squared factors", low=1e-9, high=1e30)
     alpha: float = param(
-        10.0, "what a weight of 1 adds to the weight of a seen cell; an unseen one weighs 1", low=0, high=1e9
+        100.0, "what a weight of 1 adds to the weight of a seen cell; an unseen one weighs 1", low=0, high=1e9
     )
     nu: float = param(1.0, "power of a row's weight in its penalty; 0: the same penalty for all", low=0, high=2)
     epochs: int = param(16, "times that all users, then all items are solved", low=1, high=1_000_000)
@@ -96,8 +97,9 @@ class WRMF(Recommender):
     def _plan(self, size: Size, work: Work) -> Plan:
         rank, width = min(self.rank, size.users, size.items), np.dtype(work.dtype).itemsize
         rows = size.users + size.items
-        blocks = -(-max(size.users, size.items) // als.BLOCK) + 3 * work.threads
-        held = rows * rank * width + size.events * (12 + 2 * width) + 8 * blocks * rank**2 + 24 * rows
+        gramians = 8 * rank**2 * (-(-max(size.users, size.items) // als.BLOCK) + 3 * work.threads)
+        turned = 16 * work.threads * als.BLOCK * rank
+        held = rows * (rank * width + 24) + size.events * (16 + 2 * width) + gramians + turned
         sides = ((size.users, size.pairs_by_user), (size.items, size.pairs_by_item))
         if self.solver == "cg":
             turns, solved = 6, 8.0 * (als.STEPS + 1) * size.events * rank
@@ -106,5 +108,5 @@ class WRMF(Recommender):
             solved = sum(min(rank * pairs, size.events * rank**2 + n * rank**3 / 3) for n, pairs in sides)
         flops = float(self.epochs) * (turns * rows * rank**2 + solved + 4 * size.events * rank)
         rate, _ = calibrate(work.dtype, work.threads)
-        cost = Cost(self.solver, int(held) + WORKSPACE, flops, flops / (SPEED * rate), "ask for a lower rank")
+        cost = Cost(self.solver, held + WORKSPACE, flops, flops / (SPEED * rate), "ask for a lower rank")
         return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
