@@ -53,7 +53,7 @@ def ours(log, rank, epochs, solver, **settings):
     marks = []
 
     def note(stage, _):
-        if stage in ("start", "objective"):
+        if stage in ("start", "epochs"):
             marks.append((time.perf_counter(), time.process_time()))
 
     model = mg.WRMF(rank=rank, epochs=epochs, solver=solver, **settings)

@@ -31,6 +31,11 @@ def squares(matrix: Any, weights: Float | None = None, slab: int = 1_000_000) ->
     return total
 
 
+def row_sums(matrix: Any) -> Float:
+    """The sum of each row, in float64 (SciPy's own adds in the precision of the data)."""
+    return np.asarray(matrix @ np.ones(matrix.shape[1]))
+
+
 def gram(
     matrix: Any,
     out: NDArray[Any],

@@ -26,6 +26,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from monogram.engine.gram import row_sums
 from monogram.engine.inverse import Stage, silent
 from monogram.engine.operator import multiply
 from monogram.errors import NumericalError, ParameterError
@@ -131,7 +132,7 @@ def problem(matrix: Any, l2: float, penalty: str = "weighted", *, dtype: str = "
     if penalty not in PENALTIES:
         raise ParameterError(f"penalty = {penalty!r}; expected 'weighted' or 'plain'")
     items, l2 = matrix.shape[1], float(l2)
-    sums = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
+    sums = row_sums(matrix)
     total = float(sums.sum())
     if not total > 0:
         raise NumericalError("the log has no events, so that RG² has no target; give one with events")
@@ -148,6 +149,16 @@ def problem(matrix: Any, l2: float, penalty: str = "weighted", *, dtype: str = "
         infinite = np.full_like(weights, np.inf)
         ridges = np.divide(l2, weights, out=infinite, where=weights > 0), l2
     return Problem(target.astype(dtype), by_item.astype(dtype), weights, *ridges, constant, total, threads)
+
+
+def scaled_target(matrix: Any) -> tuple[Any, tuple[Float, Float]]:
+    """The target T̃ = diag(√w)·T as (sparse part, (√w, 1)): sparse minus rank one. Without events it is 0."""
+    items, sums = matrix.shape[1], row_sums(matrix)
+    roots = np.sqrt(sums / (2 * items * max(float(sums.sum()), 1e-300)))
+    factors = np.divide(roots * items, sums, out=np.zeros_like(sums), where=sums > 0)
+    data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
+    sparse = type(matrix)((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return sparse, (roots, np.ones(items))
 
 
 def als(

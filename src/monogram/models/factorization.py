@@ -62,11 +62,11 @@ class WRMF(Recommender):
         with parallel.limited(1):  # the threads are ours: each multiplies a block of its own
             for _ in range(self.epochs):
                 self._half(log.matrix, items, users, work.threads)
-                work.tick("users", 1)
+                work.tick("users")
                 self._half(by_item, users, items, work.threads)
-                work.tick("items", 1)
+                work.tick("items")
                 work.record.append(self._objective(log.matrix, by_item, users, items, work.threads))
-                work.tick("objective")
+                work.tick("epochs", 1)
             spectrum = als.turn(items, threads=work.threads)
         return Folded(items, spectrum, l2=self.l2, alpha=self.alpha, nu=self.nu)
 
@@ -108,5 +108,6 @@ class WRMF(Recommender):
             solved = sum(min(rank * pairs, size.events * rank**2 + n * rank**3 / 3) for n, pairs in sides)
         flops = float(self.epochs) * (turns * rows * rank**2 + solved + 4 * size.events * rank)
         rate, _ = calibrate(work.dtype, work.threads)
-        cost = Cost(self.solver, held + WORKSPACE, flops, flops / (SPEED * rate), "ask for a lower rank")
+        stages = (("epochs", float(self.epochs), "epochs"),)
+        cost = Cost(self.solver, held + WORKSPACE, flops, flops / (SPEED * rate), "ask for a lower rank", stages)
         return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))

@@ -13,7 +13,7 @@ from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine import memory as memory_
-from monogram.engine import parallel, spectrum
+from monogram.engine import parallel, rg2, spectrum
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
 from monogram.errors import ModelFileError, MonogramError, ParameterError
@@ -142,25 +142,10 @@ def decompose(
     chosen = plan(measure(log.matrix), rank, work).require().chosen
     work.tick("plan")
     work.planned = chosen.bytes
-    matrix, shift = rg2_target(log.matrix) if target == "rg2" else (log.matrix, None)
+    matrix, shift = rg2.scaled_target(log.matrix) if target == "rg2" else (log.matrix, None)
     data = Operator(matrix, shift, work.threads)
     side = "items" if chosen.solver == "primal" else "users"
     found = spectrum.of_data(data, rank, side=side, dtype=work.dtype, tolerance=tolerance, stage=work.tick)
     work.tick("residual")
     work.used, work.residual = f"{chosen.solver}, {found.method}", found.residual
     return found
-
-
-def rg2_target(matrix: Any) -> tuple[Any, tuple[Float, Float]]:
-    """RG²'s T̃ = diag(√w)·(N·diag(1/|I|)·R − 1) as (sparse part, (√w, 1)), with w_u = |I_u|/(2N|D|).
-
-    |I_u| is the sum of a user's row; someone without events has the weight 0.
-    """
-    users, items = matrix.shape
-    lengths = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
-    total = max(float(lengths.sum()), 1e-300)
-    roots = np.sqrt(lengths / (2 * items * total))
-    factors = np.divide(roots * items, lengths, out=np.zeros(users), where=lengths > 0)
-    data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
-    sparse = type(matrix)((data, matrix.indices, matrix.indptr), shape=matrix.shape)
-    return sparse, (roots, np.ones(items))

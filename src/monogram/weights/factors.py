@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monogram.engine.gram import row_sums
 from monogram.engine.scores import sum_rows
 from monogram.engine.topk import Best, Eligible, best_by_products
 from monogram.errors import ModelFileError
@@ -98,5 +99,5 @@ class Factors:
     def _reach(self, histories: Any) -> Float:
         if not self.length:
             return np.ones(histories.shape[0])
-        sums = np.asarray(histories.sum(axis=1, dtype=np.float64)).ravel()
+        sums = row_sums(histories)
         return np.asarray(np.divide(self.length, sums, out=np.zeros_like(sums), where=sums > 0))
