@@ -49,6 +49,16 @@ def test_table_markdown_csv(log):
     assert run(log, "--model", "ease", "--format", "csv").stdout.startswith("model,metric,value")
 
 
+def test_settings_of_one_model_alone(log):
+    asked = "ease:l2=1,ease:l2=1000,rg2:rank=4:l2=0.1:solver=als,ease"
+    done = run(log, "--model", asked, "--metrics", "ndcg@5", "--l2", 10, "--json")
+    assert done.returncode == 0, done.stderr
+    values = {row["model"]: row["value"] for row in json.loads(done.stdout)["results"]}
+    assert set(values) == {*asked.split(","), "popularity"}
+    alone = json.loads(run(log, "--model", "ease", "--metrics", "ndcg@5", "--l2", 1, "--json").stdout)
+    assert values["ease:l2=1"] == next(row["value"] for row in alone["results"] if row["model"] == "ease")
+
+
 def test_public_lists(tmp_path):
     np.savez(
         tmp_path / "x.npz",
@@ -134,6 +144,9 @@ def table_of_json(path):
         (["--protocol", "public", "--user-column", "user"], 2, "no columns"),
         (["--seed", "-1"], 2, "seed"),
         (["--model", "ease,ease"], 2, "twice"),
+        (["--model", "ease:l2"], 2, "'l2' is no setting; expected such as ease:l2=100"),
+        (["--model", "ease:l3=1"], 2, "ease has no --l3"),
+        (["--model", "ease:l2=much"], 2, "l2 = 'much'; expected a number"),
         (["--json", "--format", "csv"], 2, "both"),
         (["--metrics", "recall@99999999999999999999"], 2, "recall@20"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json as json_
 import warnings
 from typing import Annotated, Any
 
@@ -25,7 +26,12 @@ def command(
     parameters: dict[str, Any],
     columns: dict[str, Any],
     model: Annotated[
-        str, typer.Option("--model", help="Names of models, by commas.", autocompletion=names_of_models)
+        str,
+        typer.Option(
+            "--model",
+            help="Names of models, by commas; settings of one alone as ease:l2=100.",
+            autocompletion=names_of_models,
+        ),
     ] = "ease,dlae,edlae,deql",
     protocol: Annotated[
         str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.", autocompletion=names_of_protocols)
@@ -91,17 +97,38 @@ def show(form: str, way: Protocol, split: Any, result: Any) -> None:
 
 
 def _models(text: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
+    """Models by what they are called in --model: names by commas, settings of one alone after colons."""
+    asked = [one.strip() for one in text.split(",") if one.strip()]
+    if not asked:
         raise ParameterError("no model was named; expected --model with names by commas, such as ease,deql")
-    if len(set(names)) < len(names):
-        raise ParameterError(f"--model {text} names a model twice; compare settings in Python, with mg.evaluate")
-    models = {name: make(name, parameters, shared=True) for name in names}
+    if len(set(asked)) < len(asked):
+        raise ParameterError(f"--model {text} names a model twice; give each settings, such as ease:l2=10,ease:l2=100")
+    models = {one: _model(one, parameters) for one in asked}
     known = {name for one in models.values() for name in one.params()}
     for name in parameters:
         if name not in known:
             raise ParameterError(f"none of the models has --{name.replace('_', '-')}")
     return models
+
+
+def _model(text: str, parameters: dict[str, Any]) -> Any:
+    name, *settings = text.split(":")
+    own: dict[str, Any] = {}
+    for one in settings:
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise ParameterError(f"--model {text}: {one!r} is no setting; expected such as {name}:l2=100")
+        own[key.strip().replace("-", "_")] = _value(value.strip())
+    made = make(name, parameters, shared=True)
+    return make(name, {key: value for key, value in made.params().items() if key not in own} | own)
+
+
+def _value(text: str) -> Any:
+    """A number, true or false, or a text."""
+    try:
+        return json_.loads(text)
+    except ValueError:
+        return text
 
 
 def _format(form: str, json: bool) -> str:
