@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from monogram.engine import parallel
 from monogram.engine.heap import close, keep, offer, select, sort, worse
 from monogram.engine.native import kernel
+from monogram.engine.scores import add_sparse_rows
 
 TILE = 4096  # columns: 32 kB of float64 sums
 USERS = 512  # a block of users shares the rows it reads
@@ -45,6 +46,13 @@ class Eligible:
     out: NDArray[np.int64]
     only_pointers: NDArray[np.int64]
     only: NDArray[np.int64]
+
+    @classmethod
+    def all_but(cls, seen: Any) -> Eligible:
+        """Everything but what each row of a CSR batch holds."""
+        none = np.zeros(0, np.int64)
+        mask = np.ones(seen.shape[1], np.bool_)
+        return cls(mask, seen.indptr.astype(np.int64), seen.indices.astype(np.int64), none, none)
 
 
 @dataclass(frozen=True)
@@ -331,9 +339,8 @@ def _sparse_rows(
 ) -> None:
     for user in range(start, stop):
         total[:] = 0.0
-        for p in range(indptr[user], indptr[user + 1]):
-            for t in range(row_pointers[indices[p]], row_pointers[indices[p] + 1]):
-                total[0, columns[t]] += data[p] * values[t]
+        part = slice(indptr[user], indptr[user + 1])
+        add_sparse_rows(row_pointers, columns, values, indices[part], data[part], total[0])
         _whole(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
 
 

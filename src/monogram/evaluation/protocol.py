@@ -153,7 +153,7 @@ def _measure(
     for start in range(0, len(out), BATCH):
         stop = min(start + BATCH, len(out))
         seen = histories[start:stop] if hidden is None else _union(histories[start:stop], hidden[start:stop])
-        best = weights.best(histories[start:stop], _all_but(seen), longest, threads)
+        best = weights.best(histories[start:stop], Eligible.all_but(seen), longest, threads)
         hits = _hits(best, targets[start:stop])
         for place, metric in enumerate(by_user):
             out[start:stop, place] = BY_USER[metric.name](_first(best, hits, wanted[start:stop], surprise, metric.k))
@@ -185,13 +185,6 @@ def _aligned(split: Split, log: Any) -> tuple[Any, Any, Any]:
 
     hidden = None if split.hidden is None else moved(split.hidden)
     return moved(split.histories.matrix), moved(split.targets.matrix), hidden
-
-
-def _all_but(seen: Any) -> Eligible:
-    none = np.zeros(0, np.int64)
-    return Eligible(
-        np.ones(seen.shape[1], np.bool_), seen.indptr.astype(np.int64), seen.indices.astype(np.int64), none, none
-    )
 
 
 def _union(left: Any, right: Any) -> Any:

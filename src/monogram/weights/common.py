@@ -22,6 +22,10 @@ class Weights(Protocol):
     kind: str
 
     @property
+    def linear(self) -> bool:
+        """Whether the scores are the history times W, and nothing else: then `columns` is all there is to know."""
+
+    @property
     def nbytes(self) -> int:
         """Bytes held beside the training data."""
 
@@ -50,6 +54,15 @@ def checked(tensors: Tensors, name: str, shape: tuple[int, ...]) -> NDArray[Any]
     if found is None or found.shape != shape or found.dtype.name not in ("float32", "float64"):
         given = "none" if found is None else f"one of {found.dtype} and shape {found.shape}"
         raise ModelFileError(f"the file must hold a float tensor {name!r} of shape {shape}; it has {given}")
+    return found
+
+
+def whole_numbers(tensors: Tensors, name: str) -> NDArray[Any]:
+    """A stored vector of indices."""
+    found = tensors.get(name)
+    if found is None or found.ndim != 1 or found.dtype.name not in ("int32", "int64"):
+        given = "none" if found is None else f"one of {found.dtype} and shape {found.shape}"
+        raise ModelFileError(f"the file must hold a vector {name!r} of indices; it has {given}")
     return found
 
 

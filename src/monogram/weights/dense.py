@@ -16,6 +16,7 @@ class Dense:
     """W as one C-ordered array: row i is what item i of a history adds to every score."""
 
     kind = "dense"
+    linear = True
 
     def __init__(self, matrix: NDArray[Any]) -> None:
         self.matrix = matrix
@@ -53,6 +54,7 @@ class Fixed:
     """One score an item, whatever the history."""
 
     kind = "fixed"
+    linear = False
 
     def __init__(self, scores: Float) -> None:
         self.scores = scores

@@ -35,6 +35,7 @@ class Dual:
     """
 
     kind = "dual"
+    linear = True
     batch = 256
 
     def __init__(

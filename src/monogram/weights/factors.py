@@ -49,7 +49,7 @@ class Factors:
     @classmethod
     def from_tensors(cls, tensors: Tensors, training: Any) -> Factors:
         """Build from stored arrays."""
-        n, rank = training.shape[1], len(tensors["scale"])
+        n, rank = training.shape[1], tensors["scale"].size if "scale" in tensors else 0
         right = checked(tensors, "right", (n, rank))
         left = checked(tensors, "left", (n, rank)) if "left" in tensors else right
         scale, base = checked(tensors, "scale", (rank,)), checked(tensors, "base", (n,))
@@ -58,6 +58,10 @@ class Factors:
         if not ridge >= 0.0 or (ridge and (scale < 0.0).any()):  # else a history could divide by 0
             raise ModelFileError(f"the file's weights have a ridge of {ridge:g}; expected 0, or more beside scales ≥ 0")
         return cls(left, right, scale, base, length, ridge)
+
+    @property
+    def linear(self) -> bool:
+        return not self.length and not self.offset.any()
 
     @property
     def nbytes(self) -> int:

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from monogram.engine.scores import sum_sparse_rows
 from monogram.engine.topk import Best, Eligible, best_by_sparse_rows
 from monogram.errors import ModelFileError
-from monogram.weights.common import Float, Indices, Tensors, checked
+from monogram.weights.common import Float, Indices, Tensors, checked, whole_numbers
 
 
 class Sparse:
     """W as CSR: row i holds what item i of a history adds to the few scores it touches."""
 
     kind = "sparse"
+    linear = True
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix
@@ -24,9 +26,12 @@ class Sparse:
     def from_tensors(cls, tensors: Tensors, training: Any) -> Sparse:
         """Build from stored arrays, checked: a kernel would follow a wrong index out of its array."""
         n = training.shape[1]
-        values = checked(tensors, "values", tensors["values"].shape[:1])
-        matrix = sp.csr_array((values, tensors["columns"], tensors["pointers"]), shape=(n, n))
-        matrix.check_format(full_check=True)
+        columns, pointers = (whole_numbers(tensors, name) for name in ("columns", "pointers"))
+        try:
+            matrix = sp.csr_array((checked(tensors, "values", columns.shape), columns, pointers), shape=(n, n))
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise ModelFileError(f"the file's sparse weights are not a matrix ({error})") from error
         if not matrix.has_canonical_format:
             raise ModelFileError("the file's sparse weights are not in canonical form")
         return cls(matrix)
@@ -39,11 +44,10 @@ class Sparse:
         return best_by_sparse_rows(self.matrix, histories, eligible, k, threads=threads)
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
-        wanted = self.matrix.astype(np.float64)[:, items]
-        return np.asarray((histories.astype(np.float64) @ wanted).toarray())
+        return sum_sparse_rows(self.matrix, histories, items, threads=threads)
 
     def columns(self, items: Indices) -> Float:
-        return np.asarray(self.matrix[:, items].toarray().astype(np.float64))
+        return np.asarray(self.matrix[:, items].astype(np.float64).toarray())
 
     def shares(self, history: Any, item: int) -> Float:
         column = self.matrix[history.indices][:, [item]].toarray().ravel()
