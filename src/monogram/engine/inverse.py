@@ -149,13 +149,11 @@ def certificate(
     """
     data = rooted(matrix, weights)
     diagonal = squares(data)
-    live = np.flatnonzero(diagonal)
-    if not len(live):
+    live, chosen = diagonal > 0, probes(diagonal)
+    if not len(chosen):
         return 0.0, 0.0
-    order = live[np.argsort(diagonal[live], kind="stable")]
-    probes = order[np.unique(np.linspace(0, len(order) - 1, 8).astype(int))]
-    own = (probes, np.arange(len(probes)))
-    slopes = -inverse.columns(probes) / inverse.diagonal[probes]
+    own = (chosen, np.arange(len(chosen)))
+    slopes = -inverse.columns(chosen) / inverse.diagonal[chosen]
     slopes[own] = -1.0
     rest = data.T @ (data @ slopes) + penalties[:, None] * slopes  # S·(B − I) + Λ·B, but for the diagonal
     rest[own] = slopes[own] = 0.0
@@ -165,6 +163,13 @@ def certificate(
     if error > 1e-3:
         error = float(np.abs(_error(data, penalties, diagonal, rest, own)).max()) / largest
     return residual, error
+
+
+def probes(diagonal: Float, number: int = 8) -> NDArray[np.int64]:
+    """A few items to test a fit on: spread over those in use by popularity, the most popular among them."""
+    live = np.flatnonzero(diagonal)
+    order = live[np.argsort(diagonal[live], kind="stable")]
+    return order[np.unique(np.linspace(0, len(order) - 1, number).astype(int))] if len(order) else order
 
 
 def _error(data: Any, penalties: Float, diagonal: Float, rest: Float, own: Any, steps: int = 40) -> Float:
