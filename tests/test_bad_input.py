@@ -105,7 +105,7 @@ def test_header_only(refused):
     refused("user,item", "has no rows")
 
 
-@pytest.mark.parametrize("name", ["ease", "dlae", "edlae", "deql", "popularity"])
+@pytest.mark.parametrize("name", ["ease", "dlae", "edlae", "deql", "slim", "item_knn", "popularity"])
 def test_one_user(name):
     from monogram.models.registry import MODELS
 
@@ -116,7 +116,7 @@ def test_one_user(name):
         mg.splits.strong([("ann", "tea"), ("ann", "jam")])
 
 
-@pytest.mark.parametrize("name", ["ease", "dlae", "edlae", "deql", "popularity"])
+@pytest.mark.parametrize("name", ["ease", "dlae", "edlae", "deql", "slim", "item_knn", "popularity"])
 def test_one_item(name):
     from monogram.models.registry import MODELS
 
@@ -235,9 +235,8 @@ def test_unknown_model(monogram, tmp_path):
     for words in (["fit", "none.csv", "-o", tmp_path / "m.mono"], ["evaluate", "none.csv"], ["plan", "none.csv"]):
         code, out, err = monogram(*words, "--model", "eaze")
         assert (code, out) == (2, "")
-        assert (
-            "there is no model 'eaze'; expected one of ease, dlae, edlae, deql, popularity; did you mean ease?" in err
-        )
+        assert "there is no model 'eaze'; expected one of ease, dlae, " in err
+        assert "did you mean ease?" in err
 
 
 def test_unknown_flag(monogram, tmp_path):

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from monogram.data.sample import sample
     from monogram.evaluation.protocol import evaluate
     from monogram.models.base import Recommender
-    from monogram.models.baselines import Popularity
+    from monogram.models.baselines import ItemKNN, Popularity
     from monogram.models.factorization import WRMF
     from monogram.models.files import load
     from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
+    from monogram.models.sparse import SLIM
     from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
     from monogram.models.spectrum import Spectrum
 
@@ -33,12 +34,14 @@ _HOMES: dict[str, str] = {
     "EASE": "monogram.models.full_rank",
     "EDLAE": "monogram.models.full_rank",
     "Interactions": "monogram.data.interactions",
+    "ItemKNN": "monogram.models.baselines",
     "LRR": "monogram.models.spectral",
     "NuclearPower": "monogram.models.spectral",
     "Popularity": "monogram.models.baselines",
     "RG2": "monogram.models.spectral",
     "Recommender": "monogram.models.base",
     "RegularizedPCA": "monogram.models.spectral",
+    "SLIM": "monogram.models.sparse",
     "Spectrum": "monogram.models.spectrum",
     "VLAE": "monogram.models.spectral",
     "WLAE": "monogram.models.spectral",
@@ -57,11 +60,13 @@ __all__ = [
     "EDLAE",
     "LRR",
     "RG2",
+    "SLIM",
     "VLAE",
     "WLAE",
     "WRMF",
     "DropoutMF",
     "Interactions",
+    "ItemKNN",
     "NuclearPower",
     "Popularity",
     "Recommender",

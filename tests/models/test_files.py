@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import monogram as mg
 from monogram import store
 from monogram.errors import ModelFileError, StorageError
+from monogram.models.full_rank import FullRank
 from monogram.models.registry import MODELS
 
 
@@ -20,9 +21,12 @@ def tiny(solver="primal", model=None):
     return (model or mg.DEQL(l2=2, dropout=0.25, b=0.5)).fit(log, solver=solver)
 
 
-@pytest.mark.parametrize("solver", ["primal", "dual"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "solver"),
+    [(name, solver) for name, kind in MODELS.items() for solver in ("primal", "dual") if issubclass(kind, FullRank)]
+    + [(name, "auto") for name, kind in MODELS.items() if not issubclass(kind, FullRank)],
+)
 def test_bit_equal(tmp_path, world, name, solver, dtype):
     model = MODELS[name]().fit(world, solver=solver, dtype=dtype)
     model.save(tmp_path / "x.mono")

@@ -27,6 +27,8 @@ SMALL = {
     "dlae": {"l2": 1.0},
     "edlae": {"l2": 1.0},
     "deql": {"l2": 1.0},
+    "slim": {"l1": 1.0, "l2": 1.0},
+    "item_knn": {"shrink": 1.0},
 }
 BY_SIDE = [name for name, kind in MODELS.items() if issubclass(kind, (FullRank, Spectral))]
 

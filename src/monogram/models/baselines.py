@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
+from monogram.engine import thin
+from monogram.engine.neighbours import Cosines
+from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, measure
 from monogram.models.base import Recommender, Work
-from monogram.weights import Fixed, Weights
+from monogram.models.parameters import param
+from monogram.weights import Fixed, Sparse, Weights
 
 
 @dataclass(kw_only=True, eq=False)
@@ -21,3 +26,35 @@ class Popularity(Recommender):
     def _fit(self, log: Interactions, work: Work) -> Weights:
         matrix = log.matrix
         return Fixed(np.bincount(matrix.indices, matrix.data, matrix.shape[1]).astype(np.float64))
+
+
+@dataclass(kw_only=True, eq=False)
+class ItemKNN(Recommender):
+    """Neighbourhoods of items (Sarwar et al. 2001): an item is scored by those of its k nearest that a history holds.
+
+    W_ij = S_ij / (√(d_i·d_j) + shrink) where i is one of the k items most like j (i ≠ j; between equals the lower
+    index), else 0. Each item j has k neighbours of its own: they are column j of W, and the relation is not symmetric.
+    """
+
+    name: ClassVar[str] = "item_knn"
+    k: int = param(100, "neighbours of each item", low=1, high=1e9)
+    shrink: float = param(10.0, "added below the cosine: similarities seen on few users count less", low=0, high=1e30)
+
+    def _warm(self, work: Work) -> None:
+        self._weights(Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()), work)
+
+    def _plan(self, size: Size, work: Work) -> Plan:
+        n = size.items
+        weights = n * min(self.k, n) * thin.entry_bytes(work.dtype)
+        seconds = size.pairs_by_user * 2e-9 / work.threads + n * n * 2e-9 / work.threads
+        needed = weights + 8 * n * thin.WIDTH + 12 * size.events + WORKSPACE
+        cost = Cost("none", needed, size.pairs_by_user, seconds, "ask for a lower k")
+        return Plan(size.users, n, size.events, work.dtype, work.budget, cost, (cost,))
+
+    def _fit(self, log: Interactions, work: Work) -> Weights:
+        work.planned = self._plan(measure(log.matrix), work).require().chosen.bytes
+        return self._weights(log, work)
+
+    def _weights(self, log: Interactions, work: Work) -> Weights:
+        cosines = Cosines(log.matrix, self.shrink, work.threads)
+        return Sparse(thin.thin(cosines.columns, log.n_items, self.k, dtype=work.dtype, threads=work.threads))

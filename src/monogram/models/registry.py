@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from monogram.errors import ParameterError, one_of
 from monogram.models.base import Recommender
-from monogram.models.baselines import Popularity
+from monogram.models.baselines import ItemKNN, Popularity
 from monogram.models.factorization import WRMF
 from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
+from monogram.models.sparse import SLIM
 from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA
 
 MODELS: dict[str, type[Recommender]] = {
@@ -22,6 +23,8 @@ MODELS: dict[str, type[Recommender]] = {
     "lrr": LRR,
     "rg2": RG2,
     "wrmf": WRMF,
+    "slim": SLIM,
+    "item_knn": ItemKNN,
     "popularity": Popularity,
 }
 
