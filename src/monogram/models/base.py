@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from monogram.models import parameters
 from monogram.models.explanation import Explanation
 from monogram.ranking import Recommendations
 from monogram.weights import Weights
+
+if TYPE_CHECKING:
+    from monogram.models.pruning import Pruning
 
 
 def check_dtype(dtype: str) -> str:
@@ -86,8 +89,9 @@ class Report:
     peak_bytes : most memory taken during the fit above what the process held before (None: not measurable)
     planned_bytes : what the plan foresaw
     residual : largest off-diagonal entry of (S + Λ)B − S on probe columns, relative to max|S|; for a spectrum the
-        largest ‖Av − σ²v‖/σ²
+        largest ‖Av − σ²v‖/σ²; for SLIM the largest violation of the conditions of its minimum, relative to max|S|
     error : error of the weights on those columns, relative to the largest: a bound, or where that is large an estimate
+        (None: not known)
     rank : of the weights, where it is not full
     objectives : by epoch, of an iterative fit
     """
@@ -131,6 +135,8 @@ class Recommender:
     ----------
     report_ : Report
         How the last fit went.
+    pruning_ : Pruning or None
+        What was left out of the weights; see `prune`.
     """
 
     name: ClassVar[str]
@@ -226,11 +232,11 @@ class Recommender:
     def _warm(self, work: Work) -> None:
         """Compile what the fit will call, so that time and memory are counted for the work alone."""
 
-    def _become(self, log: Interactions, weights: Weights, report: Report) -> None:
-        self.log_, self.weights_, self.report_ = log, weights, report
+    def _become(self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None) -> None:
+        self.log_, self.weights_, self.report_, self.pruning_ = log, weights, report, pruning
 
     def _forget(self) -> None:
-        for name in ("log_", "weights_", "report_"):
+        for name in ("log_", "weights_", "report_", "pruning_"):
             self.__dict__.pop(name, None)
 
     def _learned(self) -> tuple[Interactions, Weights]:
@@ -343,6 +349,22 @@ class Recommender:
                 "use score, explain or similar, which read the parts they need"
             )
         return weights.columns(np.arange(log.n_items))
+
+    def prune(self, keep: int, *, seed: int = 0, threads: int | None = None) -> Self:
+        """A smaller model: of the weights towards each item, only the `keep` largest by magnitude.
+
+        Each item keeps weights of its own (a column of W), so that each can still be recommended; what stands on the
+        diagonal is kept beside them. This model stays as it is. The new one has `pruning_`, which says how much smaller
+        it is and how much of the lists changed: the overlap of the first 20 items, for up to 1,000 users of the log
+        drawn with the seed. Its `report_` is that of the fit.
+
+        Parameters
+        ----------
+        keep : weights kept for each item, at least 1
+        """
+        from monogram.models import pruning
+
+        return pruning.prune(self, keep, seed=seed, threads=parallel.count(threads))
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file; an earlier file of that name stays until the new one is whole."""

@@ -19,6 +19,7 @@ from monogram.weights import from_tensors
 
 if TYPE_CHECKING:
     from monogram.models.base import Recommender, Report
+    from monogram.models.pruning import Pruning
 
 _BLOCK = 1 << 20  # values looked at in one step
 
@@ -32,6 +33,8 @@ def save(model: Recommender, path: str | Path) -> None:
         "weights": weights.kind,
         "report": _plain(dataclasses.asdict(model.report_)),
     }
+    if model.pruning_ is not None:
+        header["pruning"] = dataclasses.asdict(model.pruning_)
     described, held = log_tensors(log)
     own = {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
     store.save(path, header | described, own | held)
@@ -92,7 +95,8 @@ def _model(
     log = log_from(header, tensors)
     own = {name.removeprefix("weights."): array for name, array in tensors.items() if name.startswith("weights.")}
     _check_weights(own, verify)
-    model._become(log, from_tensors(header["weights"], own, log.matrix), _report(header["report"]))
+    weights = from_tensors(header["weights"], own, log.matrix)
+    model._become(log, weights, _report(header["report"]), _pruning(header.get("pruning")))
     return model
 
 
@@ -104,9 +108,22 @@ def _report(stored: dict[str, Any]) -> Report:
         raise DataError("its report has no seconds by stage")
     texts = ("solver", "dtype", "seconds", "objectives")
     measured = [value for name, value in stored.items() if name not in texts and value is not None]
-    if not all(type(one) in (int, float) for one in [*measured, *report.seconds.values(), *report.objectives]):
-        raise DataError("its report holds something else where a number was expected")
+    _check_numbers([*measured, *report.seconds.values(), *report.objectives], "report")
     return report
+
+
+def _pruning(stored: dict[str, Any] | None) -> Pruning | None:
+    from monogram.models.pruning import Pruning
+
+    if stored is None:
+        return None
+    _check_numbers(stored.values(), "pruning")
+    return Pruning(**stored)
+
+
+def _check_numbers(values: Iterable[Any], part: str) -> None:
+    if not all(type(one) in (int, float) for one in values):
+        raise DataError(f"its {part} holds something else where a number was expected")
 
 
 def _check_weights(tensors: dict[str, Any], verify: bool) -> None:

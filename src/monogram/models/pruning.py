@@ -1,0 +1,101 @@
+"""A fitted model with the small weights left out, and what that changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from monogram.data.interactions import Interactions
+from monogram.data.options import check_seed
+from monogram.engine import memory, thin
+from monogram.engine.topk import Eligible
+from monogram.errors import MemoryBudgetError, ParameterError
+from monogram.models.base import Recommender
+from monogram.weights import Sparse, Weights
+
+SAMPLE = 1000  # users whose lists are compared
+LENGTH = 20  # of their lists
+Model = TypeVar("Model", bound=Recommender)
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What was left out of a model's weights.
+
+    Attributes
+    ----------
+    keep : weights kept for each item
+    density : share of the entries of W that are left
+    overlap : share of a user's first 20 items that is still among them, mean over the users that were asked
+    users : how many were asked
+    bytes_before, bytes_after : size of the weights
+    """
+
+    keep: int
+    density: float
+    overlap: float
+    users: int
+    bytes_before: int
+    bytes_after: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.keep:,} weights an item, {self.density:.2%} of all; {memory.show(self.bytes_before)} became "
+            f"{memory.show(self.bytes_after)}; overlap@{LENGTH} {self.overlap:.3f} on {self.users:,} users"
+        )
+
+
+def prune(model: Model, keep: int, *, seed: int, threads: int) -> Model:
+    """A new model with the `keep` largest weights of each column; see `Recommender.prune`."""
+    log, weights = model._learned()
+    _check(model, weights, keep)
+    check_seed(seed)
+    dtype = np.dtype(model.report_.dtype)
+    _require(log.n_items, min(keep, log.n_items), dtype)
+    matrix = thin.thin(weights.columns, log.n_items, keep, dtype=dtype, diagonal=True, threads=threads)
+    sparse = Sparse(matrix)
+    overlap, users = _overlap(log, weights, sparse, seed, threads)
+    pruned = type(model)(**model.params())
+    density = matrix.nnz / log.n_items**2
+    pruned._become(
+        log, sparse, model.report_, Pruning(int(keep), density, overlap, users, weights.nbytes, sparse.nbytes)
+    )
+    return pruned
+
+
+def _check(model: Recommender, weights: Weights, keep: Any) -> None:
+    if isinstance(keep, bool) or not isinstance(keep, int | np.integer) or keep < 1:
+        raise ParameterError(f"keep = {keep!r}; expected a whole number of at least 1 (weights kept for each item)")
+    if weights.kind == "fixed":
+        raise ParameterError(f"{type(model).__name__} gives everyone the same scores: it has no weights to prune")
+    if not weights.linear:
+        raise ParameterError(
+            f"the scores of this {type(model).__name__} are not the history times one matrix (its weights are "
+            f"{weights.kind!r}), so that no matrix with fewer entries can stand for it"
+        )
+
+
+def _require(items: int, keep: int, dtype: np.dtype[Any]) -> None:
+    needed = items * (keep + 1) * thin.entry_bytes(dtype) + 3 * 8 * items * thin.WIDTH
+    free = memory.parse(None)
+    if needed > free:
+        raise MemoryBudgetError(
+            f"{keep:,} weights for each of {items:,} items need {memory.show(needed)}, but {memory.show(free)} "
+            "is free; keep fewer"
+        )
+
+
+def _overlap(log: Interactions, before: Weights, after: Weights, seed: int, threads: int) -> tuple[float, int]:
+    active = np.flatnonzero(np.diff(log.matrix.indptr))
+    chosen = np.sort(np.random.default_rng(seed).choice(active, min(SAMPLE, len(active)), replace=False))
+    histories = log.matrix[chosen]
+    eligible, k = Eligible.all_but(histories), min(LENGTH, log.n_items)
+    first, second = (one.best(histories, eligible, k, threads) for one in (before, after))
+    shares = [
+        len(np.intersect1d(first.items[user, :count], second.items[user, :count])) / count
+        for user, count in enumerate(first.counts)
+        if count
+    ]
+    return float(np.mean(shares)) if shares else 1.0, len(shares)
