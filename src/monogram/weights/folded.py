@@ -29,6 +29,7 @@ class Folded:
     """
 
     kind = "folded"
+    linear = False
 
     def __init__(self, items: NDArray[Any], spectrum: Float, *, l2: float, alpha: float, nu: float) -> None:
         self.items, self.spectrum, self.l2, self.alpha, self.nu = items, spectrum, l2, alpha, nu
