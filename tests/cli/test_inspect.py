@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import monogram as mg
 from monogram import store
 
 
@@ -28,6 +29,13 @@ def test_as_json(program, shop, fitted):
     assert found["parameters"] == fitted.params()
     assert found["bytes"] == Path(shop).stat().st_size
     assert found["report"]["solver"] == fitted.report_.solver
+
+
+def test_epochs_and_pruning(program, tmp_path, fitted):
+    mg.WRMF(rank=3, epochs=4).fit(fitted.log_).save(tmp_path / "turns.mono")
+    assert "after 4 epochs" in program("inspect", tmp_path / "turns.mono").out
+    fitted.prune(keep=2).save(tmp_path / "thin.mono")
+    assert "pruned: overlap" in program("inspect", tmp_path / "thin.mono").out
 
 
 def test_the_matrix_is_not_loaded(program, shop, monkeypatch):

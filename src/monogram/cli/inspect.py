@@ -37,6 +37,7 @@ def _lines(path: str, size: int, header: dict[str, Any]) -> Lines:
     lines += [(f"  {name}", str(value)) for name, value in _part(header, "parameters").items()]
     lines += [(name, f"{header[name]:,}") for name in ("users", "items", "events") if isinstance(header.get(name), int)]
     lines += [(name, str(header[name])) for name in ("weights", "merge") if name in header]
+    lines += [(f"pruned: {name}", str(value)) for name, value in _part(header, "pruning").items()]
     return lines + _report(_part(header, "report"))
 
 
@@ -55,6 +56,11 @@ def _report(report: dict[str, Any]) -> Lines:
     ]
     if report.get("residual") is not None:
         lines.append(("residual", f"{report['residual']:.1e}"))
+    if report.get("rank") is not None:
+        lines.append(("rank", str(report["rank"])))
+    epochs = report.get("objectives")
+    if isinstance(epochs, list) and epochs:
+        lines.append(("objective", f"{epochs[-1]:.6g}, after {len(epochs)} epochs"))
     return lines
 
 
