@@ -28,8 +28,10 @@ def test_it_is_the_inverse(solve, seed, weighted):
     found = solve(matrix, penalties, weights=weights, dtype=np.float64, threads=2)
     np.testing.assert_allclose(found.diagonal, np.diag(expected), rtol=1e-12)
     np.testing.assert_allclose(found.columns(np.arange(30)), expected, atol=1e-12)
-    histories = sp.csr_array(np.eye(30, dtype=np.float32)[[2, 5]] + np.eye(30, dtype=np.float32)[[7, 9]])
-    np.testing.assert_allclose(found.apply(histories), histories.toarray() @ expected, atol=1e-12)
+    block = np.random.default_rng(seed).standard_normal((30, 4))
+    np.testing.assert_allclose(found.times(block), expected @ block, atol=1e-12)
+    np.testing.assert_allclose(found.off(block), (expected - np.diag(np.diag(expected))) @ block, atol=1e-12)
+    np.testing.assert_allclose(found.columns(np.arange(30)), expected, atol=1e-12, err_msg="as before")
     residual, error = inverse.certificate(matrix, penalties, found, weights=weights)
     assert residual < 1e-12
     assert error < 1e-10
@@ -72,6 +74,19 @@ def test_weights_are_made_in_place(n, threads):
     np.testing.assert_allclose(made, expected)
     assert np.shares_memory(made, lower)
     assert made.flags.c_contiguous
+
+
+@pytest.mark.parametrize("solve", [inverse.primal, inverse.dual])
+def test_products_are_of_the_precision_of_the_block(solve):
+    """What is held in float32 multiplies a float64 block without rounding anything anew."""
+    matrix, _, penalties, _ = setting(2, False)
+    found = solve(matrix, penalties, dtype=np.float32)
+    held = found.columns(np.arange(30))
+    block = np.random.default_rng(0).standard_normal((30, 3))
+    np.testing.assert_allclose(found.times(block), held @ block, atol=1e-14)
+    coarse = found.times(block.astype(np.float32))
+    assert coarse.dtype == np.float32
+    np.testing.assert_allclose(coarse, held @ block, atol=1e-5)
 
 
 def ill_conditioned():

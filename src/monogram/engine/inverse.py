@@ -1,4 +1,4 @@
-"""C = (S + Λ)⁻¹ with S = Xᵀ·diag(w)·X, in two exact forms with one interface: diagonal, columns, apply.
+"""C = (S + Λ)⁻¹ with S = Xᵀ·diag(w)·X, in two exact forms with one interface: diagonal, columns, times, off.
 
 *primal* holds C itself (n × n). *dual* holds K⁻¹ with K = I + X̃Λ⁻¹X̃ᵀ and X̃ = diag(√w)·X (m × m), from which
 C = Λ⁻¹ − Λ⁻¹X̃ᵀK⁻¹X̃Λ⁻¹ is read as it is needed. Either way one large array exists, and it is worked on in place.
@@ -7,6 +7,7 @@ C = Λ⁻¹ − Λ⁻¹X̃ᵀK⁻¹X̃Λ⁻¹ is read as it is needed. Either wa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from monogram.engine import parallel
 from monogram.engine.cholesky import potrf, potri
 from monogram.engine.gram import gram, squares
 from monogram.engine.native import kernel
+from monogram.engine.operator import multiply
 
 Float = NDArray[np.float64]
 Stage = Callable[[str, float], None]  # stage name, flops (or columns) done since the last call
@@ -30,9 +32,10 @@ class Primal:
 
     solver = "primal"
 
-    def __init__(self, lower: NDArray[Any]) -> None:
-        self.lower = lower
+    def __init__(self, lower: NDArray[Any], threads: int = 1) -> None:
+        self.lower, self.threads = lower, threads
         self.diagonal: Float = np.diagonal(lower).astype(np.float64)
+        self.mirrored = False
 
     def columns(self, items: NDArray[np.integer[Any]]) -> Float:
         """Columns C[:, items], in float64."""
@@ -40,11 +43,23 @@ class Primal:
         for k, j in enumerate(items):
             out[j:, k] = self.lower[j:, j]
             out[:j, k] = self.lower[j, :j]
+        out[items, np.arange(len(items))] = self.diagonal[items]
         return out
 
-    def apply(self, histories: Any) -> Float:
-        """The product h·C for each row of a sparse batch."""
-        return _apply(self, histories)
+    def times(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product C·block, in the block's precision."""
+        return _with_diagonal(self, block)
+
+    def off(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product (C − diag c)·block, in the block's precision: nothing of the diagonal cancels in it.
+
+        The first call fills the upper triangle of the array and takes the diagonal out of it.
+        """
+        if not self.mirrored:
+            _whole(self.lower, self.threads)
+            np.fill_diagonal(self.lower, 0)
+            self.mirrored = True
+        return symmetric_times(self.lower, block)
 
     def into_weights(self, scale: Float, diagonal: Float, threads: int) -> NDArray[Any]:
         """C·diag(scale) with the given diagonal, made in the array of C, which is gone afterwards.
@@ -72,19 +87,46 @@ class Dual:
     def __init__(self, inverse: NDArray[Any], by_item: Any, penalties: Float, threads: int = 1) -> None:
         self.inverse = inverse  # symmetric, both triangles
         self.by_item = by_item  # X̃ᵀ as CSR: items × users
-        self.penalties = penalties
-        self.diagonal = _dual_diagonal(inverse, by_item, penalties, threads)
+        self.penalties, self.threads = penalties, threads
+        self.taken = _forms(inverse, by_item, threads) / penalties**2  # what the data takes from 1/ℓ: diag of C
+        self.diagonal = 1 / penalties - self.taken
 
     def columns(self, items: NDArray[np.integer[Any]]) -> Float:
         """Columns C[:, items], in float64."""
         return dual_columns(self.inverse, self.by_item, self.penalties, np.asarray(items))
 
-    def apply(self, histories: Any) -> Float:
-        """The product h·C for each row of a sparse batch."""
-        return _apply(self, histories)
+    def times(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product C·block, in the block's precision."""
+        return _with_diagonal(self, block)
+
+    def off(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product (C − diag c)·block, in the block's precision: nothing of 1/ℓ cancels in it."""
+        shrink = (1 / self.penalties).astype(block.dtype)[:, None]
+        spread = multiply(self._by_user, shrink * block, self.threads)
+        gathered = multiply(self.by_item, symmetric_times(self.inverse, spread), self.threads)
+        return np.asarray(self.taken.astype(block.dtype)[:, None] * block - shrink * gathered)
+
+    @cached_property
+    def _by_user(self) -> Any:
+        return self.by_item.T.tocsr()
 
 
 Inverse = Primal | Dual
+
+
+def symmetric_times(square: NDArray[Any], block: NDArray[Any], rows: int = 1024) -> NDArray[Any]:
+    """A symmetric array times a block, in the block's precision; an array of another one is turned by slabs."""
+    if square.dtype == block.dtype:
+        return np.asarray(square @ block)
+    out = np.empty_like(block)
+    for start in range(0, len(square), rows):
+        part = slice(start, start + rows)
+        out[part] = square[:, part].astype(block.dtype).T @ block
+    return out
+
+
+def _with_diagonal(inverse: Inverse, block: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(inverse.off(block) + inverse.diagonal.astype(block.dtype)[:, None] * block)
 
 
 def primal(
@@ -101,7 +143,7 @@ def primal(
     out = np.empty((n, n), dtype, order="F")
     gram(matrix, out, weights=weights, threads=threads, done=lambda k: stage("gram", k))
     _invert(out, penalties, stage)
-    return Primal(out)
+    return Primal(out, threads)
 
 
 def dual(
@@ -119,8 +161,7 @@ def dual(
     out = np.empty((m, m), dtype, order="F")
     gram(by_item, out, weights=1 / penalties, threads=threads, done=lambda k: stage("gram", k))
     _invert(out, np.ones(m), stage)
-    one = np.ones(m, out.dtype)
-    parallel.over(lambda a, b: _mirror(out, one, a, b), m, max(BLOCK, m // 64 // BLOCK * BLOCK), threads)
+    _whole(out, threads)
     return Dual(out, by_item, penalties, threads)
 
 
@@ -269,19 +310,21 @@ def _invert(out: NDArray[Any], penalties: Float, stage: Stage) -> None:
     potri(out, tick=lambda flops: stage("invert", flops))
 
 
-def _apply(inverse: Inverse, histories: Any) -> Float:
-    used = np.unique(histories.indices)
-    return np.asarray(histories[:, used].astype(np.float64) @ inverse.columns(used).T)
+def _whole(square: NDArray[Any], threads: int) -> None:
+    """The upper triangle from the lower one, in place."""
+    n, one = len(square), np.ones(len(square), square.dtype)
+    parallel.over(lambda a, b: _mirror(square, one, a, b), n, max(BLOCK, n // 64 // BLOCK * BLOCK), threads)
 
 
-def _dual_diagonal(inverse: NDArray[Any], by_item: Any, penalties: Float, threads: int) -> Float:
+def _forms(inverse: NDArray[Any], by_item: Any, threads: int) -> Float:
+    """The form x_jᵀK⁻¹x_j of each item."""
     forms = np.empty(by_item.shape[0])
 
     def quadratic(start: int, stop: int) -> None:
         _quadratic(inverse, by_item.indptr, by_item.indices, by_item.data, forms, start, stop)
 
     parallel.over(quadratic, len(forms), max(1, len(forms) // (32 * threads)), threads)
-    return 1 / penalties - forms / penalties**2
+    return forms
 
 
 BLOCK = 64

@@ -66,6 +66,16 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Extra:
+    """What a fit takes beside the inverse: bytes, flops, columns the inverse is multiplied with, its own stages."""
+
+    bytes: int = 0
+    flops: float = 0.0
+    columns: int = 0
+    stages: tuple[tuple[str, float, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """The way chosen, the others beside it, and the budget it must stay in."""
 
@@ -123,6 +133,7 @@ def plan(
     solvers: tuple[str, ...] = ("primal", "dual"),
     dtype: Any = np.float32,
     threads: int = 1,
+    extra: Extra = Extra(),  # noqa: B008 (frozen)
 ) -> Plan:
     """Choose between the primal and the dual inverse.
 
@@ -135,11 +146,12 @@ def plan(
     solvers : those that can be used at all
     budget : int
         Bytes the fit may take.
+    extra : what comes on top of either inverse
     """
     dtype = np.dtype(dtype)
     threads = parallel.count(threads)
     sides = {"primal": (size.items, size.pairs_by_user), "dual": (size.users, size.pairs_by_item)}
-    found = {name: _cost(name, sides[name][0], size.events, sides[name][1], dtype, threads) for name in solvers}
+    found = {name: _cost(name, sides[name][0], size.events, sides[name][1], dtype, threads, extra) for name in solvers}
     costs = tuple(found.values())
     if solver != "auto":
         chosen = found[solver]
@@ -161,14 +173,16 @@ def plus(found: Plan, more: int, flops: float, threads: int) -> Plan:
     return replace(found, chosen=grown[found.chosen], costs=tuple(grown.values()))
 
 
-def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any], threads: int) -> Cost:
+def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any], threads: int, extra: Extra) -> Cost:
     # The sparse data again by the other side (12 bytes an event; the dual also keeps its transpose), sums by thread.
     sparse = events * (12 if solver == "primal" else 28) + 8 * side * threads
     rate, copying = calibrate(dtype.name, threads)
-    flops = float(side) ** 3
+    cube = float(side) ** 3
+    flops = cube + extra.flops + 2.0 * side * side * extra.columns
     seconds = flops / rate + pairs * 1e-9 / threads + 3 * side * side * dtype.itemsize / copying
-    stages = (("gram", float(side), "columns"), ("factor", flops / 3, "flops"), ("invert", flops * 2 / 3, "flops"))
-    return Cost(solver, side * side * dtype.itemsize + sparse + WORKSPACE, flops + pairs, seconds, "", stages)
+    stages = (("gram", float(side), "columns"), ("factor", cube / 3, "flops"), ("invert", cube * 2 / 3, "flops"))
+    taken = side * side * dtype.itemsize + sparse + WORKSPACE + extra.bytes
+    return Cost(solver, taken, flops + pairs, seconds, "", stages + extra.stages)
 
 
 def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1) -> tuple[Cost, Cost]:
@@ -212,10 +226,9 @@ def _spectral_cost(solver: str, size: Size, rank: int, dtype: np.dtype[Any], thr
 
 def _refusal(refused: Plan) -> str:
     size = np.dtype(refused.dtype).itemsize
-    sides = {"primal": "items", "dual": "users"}
     needs = " or ".join(f"{show(cost.bytes)} ({cost.solver}, {refused.dtype})" for cost in refused.costs)
-    beside = 12 if refused.chosen.solver == "primal" else 28
-    room = max(0, 0.99 * refused.budget - WORKSPACE - beside * refused.events)
+    side, across = ("users", refused.users) if refused.chosen.solver == "dual" else ("items", refused.items)
+    room = max(0, 0.99 * refused.budget - (refused.chosen.bytes - across**2 * size))
     advice = [f"raise the memory it may use to {show(refused.chosen.bytes)}"]
     if refused.dtype == "float64" and refused.chosen.bytes / 2 <= refused.budget:
         advice.append("use dtype float32")

@@ -7,98 +7,31 @@ W = B·diag(θ) + diag(δ). A model is its penalties ℓ and its (θ, δ).
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine import inverse
-from monogram.engine.gram import squares
-from monogram.engine.plan import Plan, Size, measure, plan
-from monogram.errors import MonogramWarning, NumericalError, ParameterError
-from monogram.models.base import Recommender, Work
+from monogram.errors import ParameterError
+from monogram.models.autoencoder import Autoencoder
+from monogram.models.base import Work
 from monogram.models.parameters import param
 from monogram.weights import Dense, Dual, Weights
 
 Float = NDArray[np.float64]
-WORST_RESIDUAL = 1e-3
-WORST_ERROR = 1e-2
 
 
 @dataclass(kw_only=True, eq=False)
-class FullRank(Recommender):
-    """Engine 1: what the four autoencoders share."""
-
-    def _rates(self) -> tuple[float, float]:
-        """The penalty l2 and the dropout."""
-        raise TypeError(f"{type(self).__name__} must define _rates()")
-
-    def _head(self, c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
-        """The rescaling θ and the diagonal δ."""
-        raise TypeError(f"{type(self).__name__} must define _head(c, penalties, d)")
-
-    def _penalties(self, d: Float) -> Float:
-        l2, dropout = self._rates()
-        penalties = l2 + dropout / (1 - dropout) * d
-        # An item nobody used is alone in S + Λ: any penalty gives it zero weights, 0 would make it singular.
-        return np.where((d == 0) & (penalties == 0), 1.0, penalties)
-
-    def _warm(self, work: Work) -> None:
-        tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
-        for solve in (inverse.primal, inverse.dual):
-            solved = solve(tiny, np.ones(2), dtype=work.dtype)
-            inverse.certificate(tiny, np.ones(2), solved)
-            if isinstance(solved, inverse.Primal):
-                solved.into_weights(np.ones(2), np.ones(2), 1)
-
-    def _plan(self, size: Size, work: Work) -> Plan:
-        l2, dropout = self._rates()
-        solvers: tuple[str, ...] = ("primal", "dual")
-        if l2 == 0 and dropout == 0:  # the dual divides by the penalties
-            if work.solver == "dual":
-                raise ParameterError("solver='dual' needs l2 or dropout above 0; give one, or use solver='primal'")
-            solvers = ("primal",)
-        return plan(
-            size,
-            budget=work.budget,
-            solver=work.solver,
-            solvers=solvers,
-            dtype=work.dtype,
-            threads=work.threads,
-        )
+class FullRank(Autoencoder):
+    """Engine 1: the inverse becomes the weights."""
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
-        chosen = self._plan(measure(log.matrix), work).require().chosen
-        work.tick("plan")
-        work.used, work.planned = chosen.solver, chosen.bytes
-        d = squares(log.matrix)
-        penalties = self._penalties(d)
-        solve = inverse.primal if chosen.solver == "primal" else inverse.dual
-        solved = solve(log.matrix, penalties, dtype=work.dtype, threads=work.threads, stage=work.tick)
-        work.tick("diagonal")
-        work.residual, work.error = inverse.certificate(log.matrix, penalties, solved)
-        work.tick("residual")
-        self._judge(work)
-        theta, delta = self._head(solved.diagonal, penalties, d)
-        return _weights(solved, log, penalties, theta, delta, work.threads)
-
-    def _judge(self, work: Work) -> None:
-        assert work.residual is not None
-        if not (np.isfinite(work.residual) and np.isfinite(work.error or 0)):
-            raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
-        if work.residual > WORST_RESIDUAL or (work.error or 0) > WORST_ERROR:
-            other = "dual" if work.used == "primal" else "primal"
-            advice = f"use dtype='float64', or try solver='{other}'" if work.dtype == "float32" else "raise l2"
-            warnings.warn(
-                f"this fit is not exact: its residual is {work.residual:.1e} (good: below {WORST_RESIDUAL:g}), and its "
-                f"weights are off by some {work.error or 0:.0e} of the largest (good: below {WORST_ERROR:g}); {advice}",
-                MonogramWarning,
-                stacklevel=4,
-            )
+        solved = self._solve(log, work)
+        theta, delta = self._head(solved.inverse.diagonal, solved.penalties, solved.d)
+        return _weights(solved.inverse, log, solved.penalties, theta, delta, work.threads)
 
 
 @dataclass(kw_only=True, eq=False)

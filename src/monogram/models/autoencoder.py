@@ -1,0 +1,113 @@
+"""What the autoencoders share, full rank or not: penalties, one inverse, and its certificate."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from monogram.data.interactions import Interactions
+from monogram.engine import inverse
+from monogram.engine.gram import squares
+from monogram.engine.plan import Extra, Plan, Size, measure, plan
+from monogram.errors import MonogramWarning, NumericalError, ParameterError
+from monogram.models.base import Recommender, Work
+
+Float = NDArray[np.float64]
+WORST_RESIDUAL = 1e-3
+WORST_ERROR = 1e-2
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The inverse C = (S + diag ℓ)⁻¹ of a fit, its penalties ℓ, and d = diag S."""
+
+    inverse: inverse.Inverse
+    penalties: Float
+    d: Float
+
+
+@dataclass(kw_only=True, eq=False)
+class Autoencoder(Recommender):
+    """A linear autoencoder: what it needs is (S + Λ)⁻¹ and W = B·diag(θ) + diag(δ) (see `full_rank`)."""
+
+    def _rates(self) -> tuple[float, float]:
+        """The penalty l2 and the dropout."""
+        raise TypeError(f"{type(self).__name__} must define _rates()")
+
+    def _head(self, c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
+        """The rescaling θ and the diagonal δ."""
+        raise TypeError(f"{type(self).__name__} must define _head(c, penalties, d)")
+
+    def _extra(self, size: Size, work: Work) -> Extra:
+        """What the fit takes beside the inverse."""
+        return Extra()
+
+    def _penalties(self, d: Float) -> Float:
+        l2, dropout = self._rates()
+        penalties = l2 + dropout / (1 - dropout) * d
+        # An item nobody used is alone in S + Λ: any penalty gives it zero weights, 0 would make it singular.
+        return np.where((d == 0) & (penalties == 0), 1.0, penalties)
+
+    def _warm(self, work: Work) -> None:
+        for solve in (inverse.primal, inverse.dual):
+            solved = solve(tiny(), np.ones(2), dtype=work.dtype)
+            inverse.certificate(tiny(), np.ones(2), solved)
+            if isinstance(solved, inverse.Primal):
+                solved.into_weights(np.ones(2), np.ones(2), 1)
+
+    def _plan(self, size: Size, work: Work) -> Plan:
+        l2, dropout = self._rates()
+        solvers: tuple[str, ...] = ("primal", "dual")
+        if l2 == 0 and dropout == 0:  # the dual divides by the penalties
+            if work.solver == "dual":
+                raise ParameterError("solver='dual' needs l2 or dropout above 0; give one, or use solver='primal'")
+            solvers = ("primal",)
+        return plan(
+            size,
+            budget=work.budget,
+            solver=work.solver,
+            solvers=solvers,
+            dtype=work.dtype,
+            threads=work.threads,
+            extra=self._extra(size, work),
+        )
+
+    def _solve(self, log: Interactions, work: Work) -> Solved:
+        """Plan, invert, and judge the inverse."""
+        chosen = self._plan(measure(log.matrix), work).require().chosen
+        work.tick("plan")
+        work.used, work.planned = chosen.solver, chosen.bytes
+        d = squares(log.matrix)
+        penalties = self._penalties(d)
+        solve = inverse.primal if chosen.solver == "primal" else inverse.dual
+        solved = solve(log.matrix, penalties, dtype=work.dtype, threads=work.threads, stage=work.tick)
+        work.tick("diagonal")
+        work.residual, work.error = inverse.certificate(log.matrix, penalties, solved)
+        work.tick("residual")
+        _judge(work)
+        return Solved(solved, penalties, d)
+
+
+def tiny() -> NDArray[np.float32]:
+    """The smallest data that compiles everything: two users, two items."""
+    matrix: NDArray[np.float32] = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
+    return matrix
+
+
+def _judge(work: Work) -> None:
+    assert work.residual is not None
+    if not (np.isfinite(work.residual) and np.isfinite(work.error or 0)):
+        raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
+    if work.residual > WORST_RESIDUAL or (work.error or 0) > WORST_ERROR:
+        other = "dual" if work.used == "primal" else "primal"
+        advice = f"use dtype='float64', or try solver='{other}'" if work.dtype == "float32" else "raise l2"
+        warnings.warn(
+            f"this fit is not exact: its residual is {work.residual:.1e} (good: below {WORST_RESIDUAL:g}), and its "
+            f"weights are off by some {work.error or 0:.0e} of the largest (good: below {WORST_ERROR:g}); {advice}",
+            MonogramWarning,
+            stacklevel=5,
+        )
