@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from monogram.models.sparse import SLIM
     from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
     from monogram.models.spectrum import Spectrum
+    from monogram.models.students import LowRankDLAE, LowRankEDLAE
 
 _ROOMS = {"splits": "monogram.data.splits", "testing": "monogram.testing"}
 _HOMES: dict[str, str] = {
@@ -36,6 +37,8 @@ _HOMES: dict[str, str] = {
     "Interactions": "monogram.data.interactions",
     "ItemKNN": "monogram.models.baselines",
     "LRR": "monogram.models.spectral",
+    "LowRankDLAE": "monogram.models.students",
+    "LowRankEDLAE": "monogram.models.students",
     "NuclearPower": "monogram.models.spectral",
     "Popularity": "monogram.models.baselines",
     "RG2": "monogram.models.spectral",
@@ -67,6 +70,8 @@ __all__ = [
     "DropoutMF",
     "Interactions",
     "ItemKNN",
+    "LowRankDLAE",
+    "LowRankEDLAE",
     "NuclearPower",
     "Popularity",
     "Recommender",

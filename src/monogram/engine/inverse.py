@@ -37,6 +37,11 @@ class Primal:
         self.diagonal: Float = np.diagonal(lower).astype(np.float64)
         self.mirrored = False
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision it is held in."""
+        return self.lower.dtype
+
     def columns(self, items: NDArray[np.integer[Any]]) -> Float:
         """Columns C[:, items], in float64."""
         out = np.empty((len(self.lower), len(items)))
@@ -90,6 +95,11 @@ class Dual:
         self.penalties, self.threads = penalties, threads
         self.taken = _forms(inverse, by_item, threads) / penalties**2  # what the data takes from 1/ℓ: diag of C
         self.diagonal = 1 / penalties - self.taken
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision it is held in."""
+        return self.inverse.dtype
 
     def columns(self, items: NDArray[np.integer[Any]]) -> Float:
         """Columns C[:, items], in float64."""

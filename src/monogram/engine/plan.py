@@ -163,16 +163,6 @@ def plan(
     return Plan(size.users, size.items, size.events, dtype.name, budget, chosen, costs)
 
 
-def plus(found: Plan, more: int, flops: float, threads: int) -> Plan:
-    """A plan with bytes and flops that every way takes beside its inverse."""
-    seconds = flops / calibrate(found.dtype, threads)[0]
-    grown = {
-        cost: replace(cost, bytes=cost.bytes + more, flops=cost.flops + flops, seconds=cost.seconds + seconds)
-        for cost in found.costs
-    }
-    return replace(found, chosen=grown[found.chosen], costs=tuple(grown.values()))
-
-
 def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any], threads: int, extra: Extra) -> Cost:
     # The sparse data again by the other side (12 bytes an event; the dual also keeps its transpose), sums by thread.
     sparse = events * (12 if solver == "primal" else 28) + 8 * side * threads
@@ -237,10 +227,7 @@ def _refusal(refused: Plan) -> str:
     if refused.chosen.advice:
         advice.append(refused.chosen.advice)
     elif room:
-        side = sides[refused.chosen.solver]
-        whole = refused.items if side == "items" else refused.users
-        arrays = max(1.0, (refused.chosen.bytes - WORKSPACE - beside * refused.events) / (size * whole**2))
-        advice.append(f"keep the {int((room / size / arrays) ** 0.5):,} most active {side}")
+        advice.append(f"keep the {int((room / size) ** 0.5):,} most active {side}")
     else:
         advice.append("use a larger machine")
     return (

@@ -9,6 +9,7 @@ from monogram.models.factorization import WRMF
 from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
 from monogram.models.sparse import SLIM
 from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA
+from monogram.models.students import LowRankDLAE, LowRankEDLAE
 
 MODELS: dict[str, type[Recommender]] = {
     "ease": EASE,
@@ -25,6 +26,8 @@ MODELS: dict[str, type[Recommender]] = {
     "wrmf": WRMF,
     "slim": SLIM,
     "item_knn": ItemKNN,
+    "low_rank_dlae": LowRankDLAE,
+    "low_rank_edlae": LowRankEDLAE,
     "popularity": Popularity,
 }
 

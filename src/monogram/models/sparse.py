@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from monogram.data.interactions import Interactions
 from monogram.engine import inverse, slim
 from monogram.engine.gram import squares
-from monogram.engine.plan import Plan, Size, measure, plan, plus
+from monogram.engine.plan import Extra, Plan, Size, measure, plan
 from monogram.engine.thin import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.models.base import Recommender, Work
@@ -51,10 +51,12 @@ class SLIM(Recommender):
         if work.solver == "dual":
             raise ParameterError("solver='dual' is not one SLIM has; use solver='primal' or 'auto'")
         n, bytes_ = size.items, np.dtype(work.dtype).itemsize
-        found = plan(size, budget=work.budget, solvers=("primal",), dtype=work.dtype, threads=work.threads)
         pool = 3 * slim.width(n) * n * bytes_
         weights = int(n * n * (USUAL_DENSITY if self.l1 else 1.0)) * entry_bytes(work.dtype)
-        return plus(found, pool + weights, 2.0 * n**3 * min(self.epochs, USUAL_EPOCHS), work.threads)
+        extra = Extra(pool + weights, 2.0 * n**3 * min(self.epochs, USUAL_EPOCHS))
+        return plan(
+            size, budget=work.budget, solvers=("primal",), dtype=work.dtype, threads=work.threads, extra=extra
+        )
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         chosen = self._plan(measure(log.matrix), work).require().chosen

@@ -1,0 +1,191 @@
+"""Rank-k students W = UVᵀ of a full-rank teacher, as two n × k factors.
+
+With A = S + Λ, C = A⁻¹ and c = diag C, a teacher is W* = B·diag(θ) + diag(δ), B = −(C − diag c)·diag(1/c). It is never
+formed: it multiplies blocks of columns through C. The student nearest to it in the norm of A (that of the stacked
+[X; Λ^½]) is V = eig_k(W*ᵀAW*), U = W*V; nearest in the plain norm, V = eig_k(W*ᵀW*), U = W*V = svd_k(W*).
+
+The exact objective of the emphasised autoencoder, f(U, V) = ‖X − XW₀‖² + ‖Λ^½W₀‖² with W₀ = UVᵀ − diag(UVᵀ), has no
+closed form; the loops that lower it are in `descent`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from monogram.engine import spectrum
+from monogram.engine.inverse import Inverse, Stage, silent
+from monogram.engine.operator import Operator
+from monogram.engine.plan import Extra, Size
+
+Float = NDArray[np.float64]
+SLAB = 64  # columns of a product that are made at once
+BLOCKS = 16  # n × k arrays of float64 that a loop of `descent` holds at its peak
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What every student is made from.
+
+    Attributes
+    ----------
+    data : X
+    penalties : ℓ
+    d : diag S
+    inverse : C
+    """
+
+    data: Operator
+    penalties: Float
+    d: Float
+    inverse: Inverse
+
+    @property
+    def diagonal(self) -> Float:
+        """The diagonal of A."""
+        return self.d + self.penalties
+
+    def gram(self, block: NDArray[Any]) -> Float:
+        """The product S·block, in float64."""
+        out = np.empty(block.shape)
+        for start in range(0, block.shape[1], SLAB):
+            part = slice(start, start + SLAB)
+            out[:, part] = self.data.items(block[:, part].astype(np.float64))
+        return out
+
+    def full(self, block: NDArray[Any]) -> Float:
+        """The product A·block, in float64."""
+        return np.asarray(self.gram(block) + self.penalties[:, None] * block)
+
+    def inverted(self, block: Float) -> Float:
+        """The product C·block, in the precision that C is held in."""
+        return self.inverse.times(block.astype(self.inverse.dtype)).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """W* = B·diag(θ) + diag(δ), as something that multiplies blocks in their own precision."""
+
+    problem: Problem
+    theta: Float
+    delta: Float
+
+    def times(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product W*·block."""
+        slopes, own = self._scales(block.dtype)
+        return np.asarray(own * block - self.problem.inverse.off(slopes * block))
+
+    def back(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product W*ᵀ·block."""
+        slopes, own = self._scales(block.dtype)
+        return np.asarray(own * block - slopes * self.problem.inverse.off(block))
+
+    def pull(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product A·W*·block = S(θ + δ)·block + (ℓ(θ + δ) − θ/c)·block, since A·B = A − diag(1/c); float64."""
+        both = self.theta + self.delta
+        rest = self.problem.penalties * both - self.theta / self.problem.inverse.diagonal
+        return np.asarray(self.problem.gram(both[:, None] * block) + rest[:, None] * block)
+
+    def _scales(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        slopes = self.theta / self.problem.inverse.diagonal
+        return slopes.astype(dtype)[:, None], self.delta.astype(dtype)[:, None]
+
+
+def nearest(
+    teacher: Teacher, rank: int, *, plain: bool = False, dtype: str = "float32", stage: Stage = silent
+) -> tuple[NDArray[Any], NDArray[Any], float]:
+    """The student of rank k nearest to a teacher: U, V, and the residual of the eigenpairs V is made of.
+
+    Minimises ‖A^½(W* − UVᵀ)‖, or ‖W* − UVᵀ‖ when `plain`, over all U and V with k columns (Eckart–Young): V is eig_k of
+    W*ᵀAW* (of W*ᵀW*), U = W*V. Fewer columns come back where the teacher's own rank is lower.
+    """
+
+    size = teacher.problem.data.shape[1]
+    dense = spectrum.method(size, rank) == "dense"
+
+    def apply(block: NDArray[Any]) -> NDArray[Any]:
+        if plain:
+            return teacher.back(teacher.times(block))
+        # Half the work where few pairs are wanted; symmetric to float64, so that small ones are right, where many are.
+        image = teacher.problem.full(teacher.times(block)) if dense else teacher.pull(block)
+        return teacher.back(image.astype(block.dtype))
+
+    if dense:
+        vectors, residual = _densely(apply, size, min(rank, size))
+        stage("spectrum", float(size) ** 3)
+    else:
+        pairs = spectrum.leading(apply, size, rank, dtype=dtype, stage=stage)
+        vectors, residual = pairs.vectors, pairs.residual
+    right = np.ascontiguousarray(vectors)
+    right[teacher.problem.d == 0] = 0.0  # nobody used it: no weights, not even rounding
+    left = np.empty_like(right)
+    for start in range(0, right.shape[1], SLAB):
+        part = slice(start, start + SLAB)
+        left[:, part] = teacher.times(right[:, part])
+    return left, right, residual
+
+
+def _densely(apply: spectrum.Apply, size: int, rank: int) -> tuple[Float, float]:
+    """Leading eigenvectors in float64, and their largest residual relative to the largest eigenvalue.
+
+    A direction that W* hardly has may be wanted all the same (k = n is the teacher itself), and no solver knows its
+    eigenvalue to a share of its own: so what counts is the largest, and only rounding is left out.
+    """
+    array = np.empty((size, size), order="F")
+    for start in range(0, size, SLAB):
+        stop = min(start + SLAB, size)
+        array[:, start:stop] = apply(np.eye(size, stop - start, -start))
+    wanted = [size - rank, size - 1]
+    values, vectors = scipy.linalg.eigh(array, overwrite_a=True, subset_by_index=wanted, check_finite=False)
+    largest = max(float(values[-1]), 1e-300)
+    kept = values > size * np.finfo(np.float64).eps * largest
+    values, vectors, worst = values[kept][::-1], vectors[:, kept][:, ::-1], 0.0
+    for start in range(0, len(values), SLAB):
+        part = slice(start, start + SLAB)
+        rest = apply(vectors[:, part]) - vectors[:, part] * values[part]
+        worst = max(worst, float(np.linalg.norm(rest, axis=0).max()) / largest)
+    return vectors, worst
+
+
+def objective(problem: Problem, left: NDArray[Any], right: NDArray[Any]) -> float:
+    """The exact objective f(U, V) = ‖X − XW₀‖² + ‖Λ^½W₀‖² with W₀ = UVᵀ − diag(UVᵀ).
+
+    With D = diag(UVᵀ): f = tr S − 2(⟨SU, V⟩ − d·D) + ⟨UᵀAU, VᵀV⟩ − 2·D·diag(AUVᵀ) + Σ A_ii·D_i².
+    """
+    left, right = left.astype(np.float64), right.astype(np.float64)
+    image, own = problem.full(left), rows(left, right)
+    explained = float((image * right).sum() - problem.penalties @ rows(left, right)) - float(problem.d @ own)
+    whole = float(((left.T @ image) * (right.T @ right)).sum())
+    return (
+        float(problem.d.sum())
+        - 2 * explained
+        + whole
+        - 2 * float(own @ rows(image, right))
+        + float(problem.diagonal @ own**2)
+    )
+
+
+def rows(one: NDArray[Any], other: NDArray[Any]) -> Float:
+    """The inner product of each row with its counterpart: diag(one·otherᵀ)."""
+    return np.asarray(np.einsum("ij,ij->i", one, other))
+
+
+def extra(size: Size, rank: int, dtype: str, epochs: int = 0) -> Extra:
+    """What a student takes beside its teacher: sparse data by item, the basis of the spectrum, factors, loops."""
+    n, width = size.items, np.dtype(dtype).itemsize
+    rank = min(rank, n)
+    if spectrum.method(n, rank) == "dense":
+        products, held, flops = 3 * n, 8 * n * (n + 2 * rank), 4.0 * n**3
+    else:
+        block, most = spectrum.widths(n, rank)
+        products = 6 * rank + most
+        held = width * n * (most + block) + 24 * most**2 + 8 * 4 * n * block
+        flops = 4.0 * n * most * products
+    slabs = 8 * SLAB * (2 * size.users + 4 * n)
+    loops = 8 * BLOCKS * n * rank if epochs else 0
+    copies = 24 * size.events  # by item and by user, and the values in float64
+    return Extra(max(held, loops) + 2 * width * n * rank + slabs + copies, flops, products + 12 * rank * epochs)
