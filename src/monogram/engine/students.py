@@ -180,12 +180,16 @@ def extra(size: Size, rank: int, dtype: str, epochs: int = 0) -> Extra:
     rank = min(rank, n)
     if spectrum.method(n, rank) == "dense":
         products, held, flops = 3 * n, 8 * n * (n + 2 * rank), 4.0 * n**3
+        stages = [("spectrum", float(n) ** 3, "flops")]
     else:
         block, most = spectrum.widths(n, rank)
         products = 6 * rank + most
         held = width * n * (most + block) + 24 * most**2 + 8 * 4 * n * block
         flops = 4.0 * n * most * products
+        stages = [("spectrum", float(products), "columns")]
     slabs = 8 * SLAB * (2 * size.users + 4 * n)
     loops = 8 * BLOCKS * n * rank if epochs else 0
+    stages += [("epochs", float(epochs), "epochs")] if epochs else []
     copies = 24 * size.events  # by item and by user, and the values in float64
-    return Extra(max(held, loops) + 2 * width * n * rank + slabs + copies, flops, products + 12 * rank * epochs)
+    taken = max(held, loops) + 2 * width * n * rank + slabs + copies
+    return Extra(taken, flops, products + 12 * rank * epochs, tuple(stages))
