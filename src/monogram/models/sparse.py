@@ -54,9 +54,7 @@ class SLIM(Recommender):
         pool = 3 * slim.width(n) * n * bytes_
         weights = int(n * n * (USUAL_DENSITY if self.l1 else 1.0)) * entry_bytes(work.dtype)
         extra = Extra(pool + weights, 2.0 * n**3 * min(self.epochs, USUAL_EPOCHS))
-        return plan(
-            size, budget=work.budget, solvers=("primal",), dtype=work.dtype, threads=work.threads, extra=extra
-        )
+        return plan(size, budget=work.budget, solvers=("primal",), dtype=work.dtype, threads=work.threads, extra=extra)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         chosen = self._plan(measure(log.matrix), work).require().chosen
