@@ -262,6 +262,19 @@ def test_a_file_that_is_no_spectrum(world, tmp_path):
     mg.LRR(rank=3).fit(world).save(tmp_path / "model.mono")
     with pytest.raises(ModelFileError, match="holds no spectrum"):
         mg.Spectrum.load(tmp_path / "model.mono")
+    mg.Spectrum(world, rank=3).save(tmp_path / "spectrum.mono")
+    with pytest.raises(ModelFileError, match=r"read it with monogram\.Spectrum\.load"):
+        mg.load(tmp_path / "spectrum.mono")
+
+
+def test_every_pair_of_data_that_is_nearly_singular(small):
+    """All pairs are wanted, the last a thousand-millionth of the first: none is lost, none is refused."""
+    dense = np.hstack([small, small[:, :1] + 1e-4 * np.random.default_rng(0).random((40, 1))])
+    gram = dense.astype(np.float32).astype(np.float64)
+    gram = gram.T @ gram
+    found = weights(mg.LRR(rank=10, l2=1e-9), dense)
+    np.testing.assert_allclose(found, np.linalg.solve(gram + 1e-9 * np.eye(10), gram), atol=1e-3)
+    assert mg.Spectrum(sp.csr_array(dense.astype(np.float32)), rank=10).rank == 10
 
 
 def test_a_filter_that_lets_nothing_through_is_told(world):

@@ -60,7 +60,7 @@ def _report(report: dict[str, Any]) -> Lines:
         lines.append(("rank", str(report["rank"])))
     epochs = report.get("objectives")
     if isinstance(epochs, list) and epochs:
-        lines.append(("objective", f"{epochs[-1]:.6g}, after {len(epochs)} epochs"))
+        lines.append(("objective", f"{epochs[-1]:.6g}" + (f", after {len(epochs)} epochs" if len(epochs) > 1 else "")))
     return lines
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from monogram.engine import parallel
 from monogram.engine.memory import show
-from monogram.engine.spectrum import method, widths
+from monogram.engine.spectrum import SLAB, method, widths
 from monogram.errors import MemoryBudgetError, ParameterError
 
 # Dual weights answer a new user with m² work where primal ones add a few rows, so the dual must be clearly cheaper.
@@ -200,8 +200,8 @@ def _spectral_cost(solver: str, size: Size, rank: int, dtype: np.dtype[Any], thr
     side = size.items if solver == "primal" else size.users
     rank, found = min(rank, side), min(rank, size.users, size.items)
     rate, _ = calibrate(dtype.name, threads)
-    kept = (size.items + (side if solver == "dual" else 0)) * found
-    sparse = 16 * size.events + WORKSPACE
+    kept = size.items * found
+    sparse = 16 * size.events + 8 * SLAB * (3 * size.items + 2 * size.users) + WORKSPACE
     advice = "ask for a lower rank"
     if method(side, rank) == "dense":
         flops = 4 / 3 * float(side) ** 3 + 2 * float(side) ** 2 * rank
@@ -210,7 +210,7 @@ def _spectral_cost(solver: str, size: Size, rank: int, dtype: np.dtype[Any], thr
     products = 7 * rank
     flops = 4.0 * products * size.events + 8.0 * side * products * most + 6.0 * float(most) ** 3
     seconds = 4.0 * products * size.events / (1.5e9 * threads) + (flops - 4.0 * products * size.events) / rate
-    taken = dtype.itemsize * (side * (most + block + found) + kept) + 24 * most * most + 40 * side * block
+    taken = dtype.itemsize * (side * (most + block) + kept) + 24 * most * most + 40 * side * block
     return Cost(solver, taken + sparse, flops, seconds, advice, (("spectrum", float(products), "columns"),))
 
 

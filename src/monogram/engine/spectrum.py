@@ -26,6 +26,7 @@ Float = NDArray[np.float64]
 Apply = Callable[[NDArray[Any]], NDArray[Any]]
 TOLERANCE = {"float32": 1e-4, "float64": 1e-8}  # of ‖Av − θv‖/θ
 SMALL = 1000  # a matrix of this size is solved densely
+SMALLEST = 1e-4  # of the largest value: what smaller ones are measured against
 RESTARTS = 100
 IDLE = 8  # restarts without progress, after which nothing more is to be hoped for
 SLAB = 64  # columns worked on in float64 at once
@@ -40,7 +41,8 @@ class Pairs:
     ----------
     values : θ
     vectors : one a column
-    residuals : ‖Av − θv‖ of each, measured
+    residuals : ‖Av − θv‖/θ of each, measured; a θ below 1e-4 of the largest counts as that much, since what is left of
+        so small a pair is the rounding of the first
     method : "dense" or "lanczos"
     products : columns the operator was applied to
     complete : whether these are all pairs that are not zero
@@ -55,8 +57,8 @@ class Pairs:
 
     @property
     def residual(self) -> float:
-        """The largest ‖Av − θv‖/θ."""
-        return float((self.residuals / self.values).max(initial=0.0))
+        """The largest of the residuals."""
+        return float(self.residuals.max(initial=0.0))
 
 
 def method(size: int, rank: int) -> str:
@@ -78,6 +80,7 @@ def leading(
     *,
     dense: Callable[[], Float] | None = None,
     dtype: str = "float32",
+    measured: str = "float64",
     tolerance: float | None = None,
     seed: int = 0,
     stage: Stage = silent,
@@ -89,12 +92,13 @@ def leading(
     apply : multiplies a block (size × any) by the operator
     size : its side
     dense : gives the operator as an array whose lower triangle counts; by default apply(I)
-    dtype : of the basis; the projected problem is always float64
-    tolerance : largest ‖Av − θv‖/θ; by default 1e-4 in float32, 1e-8 in float64
+    dtype : of the basis and of the vectors; the projected problem is always float64
+    measured : the precision in which residuals are measured: float32 where the operator itself has no more
+    tolerance : largest residual; by default 1e-4 in float32, 1e-8 in float64
     """
-    tolerance = TOLERANCE[np.dtype(dtype).name] if tolerance is None else tolerance
-    values, vectors, used = _pairs(apply, size, min(rank, size), dense, dtype, tolerance, seed, stage)
-    return _finish(apply, values, vectors, method(size, rank), used, rank >= size, dtype, tolerance)
+    how = _How(method(size, rank), dtype, measured, TOLERANCE[dtype] if tolerance is None else tolerance)
+    values, vectors, used = _pairs(apply, size, min(rank, size), dense, how, seed, stage)
+    return _finish(apply, values, vectors, used, rank >= size, how)
 
 
 def of_data(
@@ -112,14 +116,31 @@ def of_data(
     if side == "auto":
         side = "users" if users < items else "items"
     apply, size = (data.items, items) if side == "items" else (data.users, users)
-    tolerance = TOLERANCE[np.dtype(dtype).name] if tolerance is None else tolerance
-    formed = lambda: data.dense(side)  # noqa: E731
-    values, vectors, used = _pairs(apply, size, min(rank, size), formed, dtype, tolerance, seed, stage)
-    if side == "users":
-        kept = _not_zero(values, dtype)
-        values, vectors = values[: kept + 1], _turned(data, values[:kept], vectors)
+    how = _How(method(size, rank), dtype, "float64", TOLERANCE[dtype] if tolerance is None else tolerance)
+    values, vectors, used = _pairs(apply, size, min(rank, size), lambda: data.dense(side), how, seed, stage)
     whole = rank >= min(users, items)
-    return _finish(data.items, values, vectors, method(size, rank), used, whole, dtype, tolerance)
+    if side == "users":
+        kept = how.not_zero(values)
+        whole, values = whole or kept < len(values), values[:kept]
+        vectors = _turned(data, values, vectors)
+    return _finish(data.items, values, vectors, used, whole, how)
+
+
+@dataclass(frozen=True)
+class _How:
+    """The method, the precision of the vectors and of their measurement, and the largest residual."""
+
+    method: str
+    dtype: str
+    measured: str
+    tolerance: float
+
+    def not_zero(self, values: Float) -> int:
+        """How many values are above the rounding of the largest, in the precision they were computed in."""
+        if not len(values):
+            return 0
+        rounding = len(values) * np.finfo("float64").eps if self.method == "dense" else 10 * np.finfo(self.dtype).eps
+        return int((values > rounding * max(float(values[0]), 0.0)).sum())
 
 
 def _pairs(
@@ -127,15 +148,14 @@ def _pairs(
     size: int,
     rank: int,
     dense: Callable[[], Float] | None,
-    dtype: str,
-    tolerance: float,
+    how: _How,
     seed: int,
     stage: Stage,
 ) -> tuple[Float, NDArray[Any], int]:
     """Values, vectors, and the number of products; not measured yet."""
-    if method(size, rank) == "lanczos":
-        return _lanczos(apply, size, rank, np.dtype(dtype), tolerance, seed, stage)
-    array = apply(np.eye(size)) if dense is None else dense()
+    if how.method == "lanczos":
+        return _lanczos(apply, size, rank, how, seed, stage)
+    array = _formed(apply, size) if dense is None else dense()
     wanted = [size - rank, size - 1]
     values, vectors = scipy.linalg.eigh(array, lower=True, overwrite_a=True, subset_by_index=wanted, check_finite=False)
     stage("spectrum", float(size) ** 3)
@@ -151,40 +171,42 @@ def _turned(data: Operator, values: Float, vectors: NDArray[Any]) -> NDArray[Any
     return out
 
 
-def _not_zero(values: Float, dtype: str) -> int:
-    """How many values are above the rounding of the largest."""
-    return int((values > 10 * np.finfo(dtype).eps * max(float(values[0]), 0.0)).sum()) if len(values) else 0
+def _formed(apply: Apply, size: int) -> Float:
+    """The operator as an array, a slab of columns at a time."""
+    out = np.empty((size, size), order="F")
+    for start in range(0, size, SLAB):
+        stop = min(start + SLAB, size)
+        out[:, start:stop] = apply(np.eye(size, stop - start, -start))
+    return out
 
 
-def _finish(
-    apply: Apply,
-    values: Float,
-    vectors: NDArray[Any],
-    how: str,
-    used: int,
-    whole: bool,
-    dtype: str,
-    tolerance: float,
-) -> Pairs:
+def _finish(apply: Apply, values: Float, vectors: NDArray[Any], used: int, whole: bool, how: _How) -> Pairs:
     """Leave zeros out, measure the rest, and where float32 was too coarse for that, solve within their space again."""
-    kept = _not_zero(values, dtype)
+    kept = how.not_zero(values)
     whole, vectors = whole or kept < len(values), np.ascontiguousarray(vectors[:, :kept])
-    found = Pairs(values[:kept].astype(np.float64), vectors, np.empty(0), how, used, whole)
-    found = replace(found, residuals=_residuals(apply, found))
-    if found.residual > tolerance:
+    found = Pairs(values[:kept].astype(np.float64), vectors, np.empty(0), how.method, used, whole)
+    found = replace(found, residuals=_residuals(apply, found, how.measured))
+    if found.residual > how.tolerance:
         found = _again(apply, found)
-    if found.residual > tolerance:
-        raise NumericalError(_advice(found, tolerance, dtype))
-    return found
+        found = replace(found, residuals=_residuals(apply, found, how.measured))
+    if found.residual > how.tolerance:
+        bad = int((found.residuals > how.tolerance).sum())
+        raise NumericalError(_refusal(bad, kept, found.residual, how))
+    return replace(found, vectors=found.vectors.astype(how.dtype, copy=False))
 
 
-def _residuals(apply: Apply, found: Pairs) -> Float:
+def _residuals(apply: Apply, found: Pairs, dtype: str) -> Float:
     out = np.empty(len(found.values))
     for start in range(0, len(out), SLAB):
         part = slice(start, min(start + SLAB, len(out)))
-        block = found.vectors[:, part].astype(np.float64)
+        block = found.vectors[:, part].astype(dtype)
         out[part] = np.linalg.norm(apply(block) - block * found.values[part], axis=0)
-    return out
+    return out / _sizes(found.values)
+
+
+def _sizes(values: Float) -> Float:
+    """What a residual is measured against."""
+    return np.asarray(np.maximum(values, SMALLEST * values[:1].sum()))
 
 
 def _again(apply: Apply, found: Pairs) -> Pairs:
@@ -209,28 +231,20 @@ def _again(apply: Apply, found: Pairs) -> Pairs:
     for row in range(0, size, ROWS):
         rows = slice(row, row + ROWS)
         vectors[rows] = vectors[rows].astype(np.float64) @ turns
-    found = replace(found, values=values)
-    return replace(found, residuals=_residuals(apply, found))
+    return replace(found, values=values)
 
 
-def _advice(found: Pairs, tolerance: float, dtype: str) -> str:
-    bad = int((found.residuals / found.values > tolerance).sum())
-    return _refusal(bad, len(found.values), found.residual, tolerance, dtype)
-
-
-def _refusal(bad: int, rank: int, residual: float, tolerance: float, dtype: str) -> str:
-    other = "use dtype='float64'" if dtype == "float32" else "raise the tolerance"
+def _refusal(bad: int, rank: int, residual: float, how: _How) -> str:
+    other = "use dtype='float64'" if how.dtype == "float32" else "raise the tolerance"
     return (
         f"{bad} of {rank} eigenpairs have not converged: the largest ‖Av − σ²v‖/σ² is {residual:.1e}, expected at most "
-        f"{tolerance:g}; ask for a lower rank, or {other}"
+        f"{how.tolerance:g}; ask for a lower rank, or {other}"
     )
 
 
-def _lanczos(
-    apply: Apply, size: int, rank: int, dtype: np.dtype[Any], tolerance: float, seed: int, stage: Stage
-) -> tuple[Float, NDArray[Any], int]:
+def _lanczos(apply: Apply, size: int, rank: int, how: _How, seed: int, stage: Stage) -> tuple[Float, NDArray[Any], int]:
     """Block Lanczos with thick restarts: values, vectors, and the number of products."""
-    rng = np.random.default_rng(seed)
+    rng, dtype = np.random.default_rng(seed), np.dtype(how.dtype)
     block, most = widths(size, rank)
     basis = np.empty((size, most + block), dtype, order="F")
     projected = np.zeros((most + block, most + block))
@@ -251,14 +265,14 @@ def _lanczos(
             have = done + block
         values, turns = _ritz(projected[:done, :done], rank)
         residuals = np.linalg.norm(coupling @ turns[done - last :], axis=0)
-        goal = np.maximum(0.5 * tolerance * values[:rank], 0.0)
-        goal[_not_zero(values[:rank], dtype.name) :] = 10 * np.finfo(dtype).eps * values[0]
+        goal = 0.5 * how.tolerance * _sizes(values[:rank])
+        goal[how.not_zero(values[:rank]) :] = 10 * np.finfo(dtype).eps * values[0]
         wrong = residuals[:rank] > goal
         kept = rank if not wrong.any() else min(turns.shape[1], rank + (done - rank) // 2)
         _rotate(basis, done, turns[:, :kept])
         if not wrong.any():
             return values[:rank], basis[:, :rank], used
-        worst = float((residuals[:rank] / np.maximum(values[:rank], 1e-300)).max())
+        worst = float((residuals[:rank] / np.maximum(_sizes(values[:rank]), 1e-300)).max())
         lowest, idle = (worst, 0) if worst < 0.9 * lowest else (lowest, idle + 1)
         if idle == IDLE:
             break
@@ -266,7 +280,7 @@ def _lanczos(
         np.einsum("ii->i", projected)[:kept] = values[:kept]
         basis[:, kept : kept + block] = following
         done, have = kept, kept + block
-    raise NumericalError(_refusal(int(wrong.sum()), rank, worst, tolerance, dtype.name))
+    raise NumericalError(_refusal(int(wrong.sum()), rank, worst, how))
 
 
 def _ritz(projected: Float, rank: int) -> tuple[Float, Float]:

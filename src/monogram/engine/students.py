@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from monogram.engine import spectrum
@@ -114,41 +113,16 @@ def nearest(
         image = teacher.problem.full(teacher.times(block)) if dense else teacher.pull(block)
         return teacher.back(image.astype(block.dtype))
 
-    if dense:
-        vectors, residual = _densely(apply, size, min(rank, size))
-        stage("spectrum", float(size) ** 3)
-    else:
-        pairs = spectrum.leading(apply, size, rank, dtype=dtype, stage=stage)
-        vectors, residual = pairs.vectors, pairs.residual
-    right = np.ascontiguousarray(vectors)
+    # C has the precision of its array: to measure in more would only turn all of it, over and over.
+    measured = "float64" if dense else dtype
+    pairs = spectrum.leading(apply, size, rank, dtype=dtype, measured=measured, stage=stage)
+    right, residual = pairs.vectors, pairs.residual
     right[teacher.problem.d == 0] = 0.0  # nobody used it: no weights, not even rounding
     left = np.empty_like(right)
     for start in range(0, right.shape[1], SLAB):
         part = slice(start, start + SLAB)
         left[:, part] = teacher.times(right[:, part])
     return left, right, residual
-
-
-def _densely(apply: spectrum.Apply, size: int, rank: int) -> tuple[Float, float]:
-    """Leading eigenvectors in float64, and their largest residual relative to the largest eigenvalue.
-
-    A direction that W* hardly has may be wanted all the same (k = n is the teacher itself), and no solver knows its
-    eigenvalue to a share of its own: so what counts is the largest, and only rounding is left out.
-    """
-    array = np.empty((size, size), order="F")
-    for start in range(0, size, SLAB):
-        stop = min(start + SLAB, size)
-        array[:, start:stop] = apply(np.eye(size, stop - start, -start))
-    wanted = [size - rank, size - 1]
-    values, vectors = scipy.linalg.eigh(array, overwrite_a=True, subset_by_index=wanted, check_finite=False)
-    largest = max(float(values[-1]), 1e-300)
-    kept = values > size * np.finfo(np.float64).eps * largest
-    values, vectors, worst = values[kept][::-1], vectors[:, kept][:, ::-1], 0.0
-    for start in range(0, len(values), SLAB):
-        part = slice(start, start + SLAB)
-        rest = apply(vectors[:, part]) - vectors[:, part] * values[part]
-        worst = max(worst, float(np.linalg.norm(rest, axis=0).max()) / largest)
-    return vectors, worst
 
 
 def objective(problem: Problem, left: NDArray[Any], right: NDArray[Any]) -> float:

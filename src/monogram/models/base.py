@@ -93,7 +93,7 @@ class Report:
     error : error of the weights on those columns, relative to the largest: a bound, or where that is large an estimate
         (None: not known)
     rank : of the weights, where it is not full
-    objectives : by epoch, of an iterative fit
+    objectives : after each epoch of an iterative fit; of some closed forms their one value
     """
 
     solver: str
@@ -123,7 +123,8 @@ class Report:
         if self.rank is not None:
             lines.append(f"rank {self.rank}")
         if self.objectives:
-            lines.append(f"objective {self.objectives[-1]:.6g} after {len(self.objectives)} epochs")
+            epochs = len(self.objectives)
+            lines.append(f"objective {self.objectives[-1]:.6g}" + (f" after {epochs} epochs" if epochs > 1 else ""))
         return "\n".join(lines)
 
 

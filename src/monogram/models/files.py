@@ -86,6 +86,8 @@ def _model(
 ) -> Recommender:
     from monogram.models.registry import MODELS
 
+    if "spectrum" in header:
+        raise ModelFileError("holds a spectrum, not a model: read it with monogram.Spectrum.load")
     known = MODELS | {one.name: one for one in models}
     if header["model"] not in known:
         raise ModelFileError(

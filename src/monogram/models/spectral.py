@@ -294,11 +294,11 @@ class RG2(Spectral):
         given = rg2.problem(log.matrix, self.l2, self.penalty, dtype=work.dtype, threads=work.threads)
         solve = rg2.als if self.solver == "als" else newton_cg
         found = solve(given, work.rank, epochs=self.epochs, tolerance=self.tolerance, seed=self.seed, stage=work.tick)
-        work.record += found.record.objectives
+        before, *work.record = found.record.objectives
         if not found.record.converged:
             warnings.warn(
-                f"RG2 has not converged in {self.epochs} epochs (objective {work.record[-1]:.6g}, before the last "
-                f"{work.record[-2]:.6g}); raise epochs or tolerance, or use solver='closed_form'",
+                f"RG2 has not converged in {self.epochs} epochs (objective {work.record[-1]:.6g}, at the start "
+                f"{before:.6g}); raise epochs or tolerance, or use solver='closed_form'",
                 MonogramWarning,
                 stacklevel=4,
             )

@@ -121,7 +121,9 @@ def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -
     if not (np.isfinite(values).all() and (values > 0).all() and (np.diff(values) <= 0).all()):
         raise ModelFileError("its singular values are not positive numbers in descending order")
     squares = values.astype(np.float64) ** 2
-    return spectrum.Pairs(squares, vectors, header["residual"] * squares, "stored", 0, bool(header["complete"]))
+    return spectrum.Pairs(
+        squares, vectors, np.full(len(squares), header["residual"]), "stored", 0, bool(header["complete"])
+    )
 
 
 def plan(size: Size, rank: int, work: Work) -> Plan:

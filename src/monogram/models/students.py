@@ -109,5 +109,5 @@ class LowRankEDLAE(Student, EDLAE):
             return left, right
         start = left.astype(np.float64), right.astype(np.float64)
         found = LOOPS[self.solver](taught.problem, *start, epochs=self.epochs, stage=work.tick)
-        work.record.extend(found.record)
+        work.record.extend(found.record[1:])  # without the start
         return found.left, found.right
