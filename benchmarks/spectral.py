@@ -75,9 +75,8 @@ def show_sweep():
 
 
 def show_students():
-    head(
-        "Gowalla, l2 80, dropout .8", "seconds", "above start (planned)", "process", "residual", "recall@20", "ndcg@20"
-    )
+    columns = ("seconds", "above start (planned)", "process", "residual", "recall@20", "ndcg@20")
+    head("Students: Gowalla, l2 80, dropout .8", "", *columns)
     shared = {"l2": 80, "dropout": 0.8}
     for rank in (64, 256, 1024, 4096):
         found = foundation.measure("fit", file=__file__, model="low_rank_edlae", parameters={"rank": rank, **shared})

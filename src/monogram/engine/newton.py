@@ -20,7 +20,8 @@ import numpy as np
 import scipy.linalg
 
 from monogram.engine.inverse import Stage, silent
-from monogram.engine.rg2 import Factor, Float, Problem, Record, Solution, best_users, dot, inner, settled, started
+from monogram.engine.products import Factor, Float, dot, inner
+from monogram.engine.rg2 import Problem, Record, Solution, best_users, settled, started
 
 INNER = 30  # steps of conjugate gradients
 FORCING = 0.3  # they stop at this share of the gradient, in the preconditioner's norm
@@ -193,7 +194,7 @@ class _Model:
 
 
 def _dot(left: Pair, right: Pair) -> float:
-    """In the precision of the factors, which does for a direction; what f is made of goes through `rg2.dot`."""
+    """In the precision of the factors, which does for a direction; what f is made of goes through `products.dot`."""
     return sum(
         float(np.vdot(one[start : start + ROWS], other[start : start + ROWS]))
         for one, other in zip(left, right, strict=True)

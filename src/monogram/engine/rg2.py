@@ -18,7 +18,7 @@ Q = (diag(w)T)ᵀP / (g + b) with g of Pᵀdiag(w)P. T is held as sparse minus r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +29,10 @@ from numpy.typing import NDArray
 from monogram.engine.gram import row_sums
 from monogram.engine.inverse import Stage, silent
 from monogram.engine.operator import multiply
+from monogram.engine.products import SLAB, Factor, dot, inner, slabs
 from monogram.errors import NumericalError, ParameterError
 
 Float = NDArray[np.float64]
-Factor = NDArray[Any]
-SLAB = 16384  # rows of a factor brought to float64 at once
 PENALTIES = ("weighted", "plain")
 
 
@@ -241,34 +240,9 @@ def settled(gain: float, value: float, tolerance: float) -> bool:
     return tolerance >= 0 and gain <= tolerance * abs(value)
 
 
-def inner(left: Factor, right: Factor, weights: Float | None = None) -> Float:
-    """The product leftᵀ·diag(w)·right, in float64."""
-    out = np.zeros((left.shape[1], right.shape[1]))
-    if right is left and weights is not None:  # BLAS needs half the work for a block and itself
-        for _, scaled in _slabs(left, left, np.sqrt(weights)):
-            out += scaled.T @ scaled
-        return out
-    for part, scaled in _slabs(left, right, weights):
-        out += part.T @ scaled
-    return out
-
-
-def dot(left: Factor, right: Factor, weights: Float | None = None) -> float:
-    """The sum Σ w_u·left_uk·right_uk, in float64."""
-    return float(sum(np.vdot(part, scaled) for part, scaled in _slabs(left, right, weights)))
-
-
-def _slabs(left: Factor, right: Factor, weights: Float | None) -> Iterator[tuple[Float, Float]]:
-    for start in range(0, len(left), SLAB):
-        rows = slice(start, start + SLAB)
-        part = left[rows].astype(np.float64, copy=False)
-        other = part if right is left else right[rows].astype(np.float64, copy=False)
-        yield part, other if weights is None else other * weights[rows, None]
-
-
 def _sums(block: Factor, weights: Float | None = None) -> Float:
     """Σ_u w_u·block_u, in float64."""
-    return np.asarray(np.sum([scaled.sum(axis=0) for _, scaled in _slabs(block, block, weights)], axis=0))
+    return np.asarray(np.sum([scaled.sum(axis=0) for _, scaled in slabs(block, block, weights)], axis=0))
 
 
 def _sound(spread: Float, ridge: float | Float, dtype: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -20,6 +20,7 @@ from monogram.engine import spectrum
 from monogram.engine.inverse import Inverse, Stage, silent
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Extra, Size
+from monogram.engine.products import inner
 
 Float = NDArray[np.float64]
 SLAB = 64  # columns of a product that are made at once
@@ -130,22 +131,20 @@ def objective(problem: Problem, left: NDArray[Any], right: NDArray[Any]) -> floa
 
     With D = diag(UVᵀ): f = tr S − 2(⟨SU, V⟩ − d·D) + ⟨UᵀAU, VᵀV⟩ − 2·D·diag(AUVᵀ) + Σ A_ii·D_i².
     """
-    left, right = left.astype(np.float64), right.astype(np.float64)
-    image, own = problem.full(left), rows(left, right)
-    explained = float((image * right).sum() - problem.penalties @ rows(left, right)) - float(problem.d @ own)
-    whole = float(((left.T @ image) * (right.T @ right)).sum())
-    return (
-        float(problem.d.sum())
-        - 2 * explained
-        + whole
-        - 2 * float(own @ rows(image, right))
-        + float(problem.diagonal @ own**2)
-    )
+    own = rows(left, right)
+    explained, whole, mixed = -float(problem.diagonal @ own), 0.0, 0.0
+    for start in range(0, left.shape[1], SLAB):  # columns: of n × k nothing is held in float64
+        part = slice(start, start + SLAB)
+        image, other = problem.full(left[:, part]), right[:, part].astype(np.float64)
+        explained += float((image * other).sum())
+        whole += float((inner(left, image) * inner(right, other)).sum())
+        mixed += float(own @ rows(image, other))
+    return float(problem.d.sum()) - 2 * explained + whole - 2 * mixed + float(problem.diagonal @ own**2)
 
 
 def rows(one: NDArray[Any], other: NDArray[Any]) -> Float:
     """The inner product of each row with its counterpart: diag(one·otherᵀ)."""
-    return np.asarray(np.einsum("ij,ij->i", one, other))
+    return np.asarray(np.einsum("ij,ij->i", one, other, dtype=np.float64))
 
 
 def extra(size: Size, rank: int, dtype: str, epochs: int = 0) -> Extra:

@@ -1,0 +1,39 @@
+"""Products of thin factors (many rows, few columns), summed in float64 whatever they are held in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Factor = NDArray[Any]
+SLAB = 16384  # rows of a factor brought to float64 at once
+
+
+def inner(left: Factor, right: Factor, weights: Float | None = None) -> Float:
+    """The product leftᵀ·diag(w)·right, in float64."""
+    out = np.zeros((left.shape[1], right.shape[1]))
+    if right is left and weights is not None:  # BLAS needs half the work for a block and itself
+        for _, scaled in slabs(left, left, np.sqrt(weights)):
+            out += scaled.T @ scaled
+        return out
+    for part, scaled in slabs(left, right, weights):
+        out += part.T @ scaled
+    return out
+
+
+def dot(left: Factor, right: Factor, weights: Float | None = None) -> float:
+    """The sum Σ w_u·left_uk·right_uk, in float64."""
+    return float(sum(np.vdot(part, scaled) for part, scaled in slabs(left, right, weights)))
+
+
+def slabs(left: Factor, right: Factor, weights: Float | None) -> Iterator[tuple[Float, Float]]:
+    """Rows of both, the second times w, in float64, a slab at a time."""
+    for start in range(0, len(left), SLAB):
+        rows = slice(start, start + SLAB)
+        part = left[rows].astype(np.float64, copy=False)
+        other = part if right is left else right[rows].astype(np.float64, copy=False)
+        yield part, other if weights is None else other * weights[rows, None]
