@@ -55,6 +55,8 @@ def test_settings_of_one_model_alone(log):
     assert done.returncode == 0, done.stderr
     values = {row["model"]: row["value"] for row in json.loads(done.stdout)["results"]}
     assert set(values) == {*asked.split(","), "popularity"}
+    together = run(log, "--model", "rg2:solver=als", "--penalty", "plain", "--l2", "0.001", "--rank", 3, "--json")
+    assert together.returncode == 0, together.stderr
     alone = json.loads(run(log, "--model", "ease", "--metrics", "ndcg@5", "--l2", 1, "--json").stdout)
     assert values["ease:l2=1"] == next(row["value"] for row in alone["results"] if row["model"] == "ease")
 
@@ -145,6 +147,7 @@ def table_of_json(path):
         (["--seed", "-1"], 2, "seed"),
         (["--model", "ease,ease"], 2, "twice"),
         (["--model", "ease:l2"], 2, "'l2' is no setting; expected such as ease:l2=100"),
+        (["--model", "ease:l2=1:l2=2"], 2, "sets l2 twice"),
         (["--model", "ease:l3=1"], 2, "ease has no --l3"),
         (["--model", "ease:l2=much"], 2, "l2 = 'much'; expected a number"),
         (["--json", "--format", "csv"], 2, "both"),

@@ -116,3 +116,8 @@ def test_the_plan_holds(world):
     report = mg.WRMF(rank=8, epochs=2).fit(world).report_
     assert report.solver == "cholesky"
     assert report.peak_bytes is None or report.peak_bytes <= report.planned_bytes
+
+
+def test_a_refusal_speaks_of_the_log_that_was_given(world):
+    with pytest.raises(MemoryBudgetError, match="60 users × 25 items"):
+        mg.WRMF().fit(world, memory=1000)

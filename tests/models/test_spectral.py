@@ -352,3 +352,70 @@ def test_no_warning_on_ordinary_data(world):
         warnings.simplefilter("error")
         for model in MODELS:
             model.fit(world)
+
+
+def test_float32_keeps_what_a_large_first_value_dwarfs():
+    rng = np.random.default_rng(0)
+    dense = (rng.random((300, 100)) < 0.1).astype(np.float32)
+    dense[:, 0] = 5000
+    model = mg.LRR(rank=100, l2=1.0).fit(sp.csr_array(dense))
+    assert model.report_.rank == 100
+    assert model.weights_.right.dtype == np.float32
+    np.testing.assert_allclose(model.item_weights(), weights(mg.LRR(rank=100, l2=1.0), dense), atol=1e-3)
+
+
+def test_all_pairs_of_data_with_a_null_space():
+    """Half the columns twice: 400 pairs are rounding, above or below 0; RG² has one more, T·1 = 0."""
+    rng = np.random.default_rng(0)
+    dense = (rng.random((500, 300)) < 0.1).astype(np.float32)
+    dense[:, 150:] = dense[:, :150]
+    for model in (mg.RG2(rank=300, l2=0.0), mg.LRR(rank=300, l2=1.0)):
+        model.fit(sp.csr_array(dense), dtype="float64")
+        assert model.report_.rank <= 151
+        assert np.isfinite(model.weights_.scale).all()
+        assert len(model.recommend([0], k=5)) == 5
+
+
+@pytest.mark.parametrize("weight", [1e15, 1e-15])
+def test_weights_whose_squares_leave_float32(monkeypatch, weight):
+    from monogram.engine import spectrum
+
+    monkeypatch.setattr(spectrum, "SMALL", 10)
+    rng = np.random.default_rng(0)
+    dense = (rng.random((200, 150)) < 0.1).astype(np.float32)
+    plain = mg.Spectrum(sp.csr_array(dense), rank=10)
+    scaled = mg.Spectrum(sp.csr_array(dense * np.float32(weight)), rank=10)
+    np.testing.assert_allclose(scaled.values, plain.values * weight, rtol=1e-4)
+
+
+def test_pairs_lost_in_float32_are_told(monkeypatch):
+    from monogram.engine import spectrum
+
+    monkeypatch.setattr(spectrum, "SMALL", 10)
+    rng = np.random.default_rng(0)
+    dense = (rng.random((300, 200)) < 0.1).astype(np.float32)
+    dense[:, 0] = 1e5
+    with pytest.warns(MonogramWarning, match=r"of the 10 pairs asked for.*float64"):
+        mg.Spectrum(sp.csr_array(dense), rank=10)
+
+
+@pytest.mark.parametrize("damage", ["nan", "half", "residual", "complete"])
+def test_forged_spectra_are_refused(world, tmp_path, damage):
+    held = mg.Spectrum(world, rank=3)
+    if damage == "nan":
+        held.vectors[0, 0] = np.nan
+    elif damage == "half":
+        held.vectors = held.vectors.astype(np.float16)
+    elif damage == "residual":
+        held.residual = -1.0
+    else:
+        held.complete = "no"
+    held.save(tmp_path / "forged.mono")
+    with pytest.raises(ModelFileError, match="does not hold a whole spectrum"):
+        mg.Spectrum.load(tmp_path / "forged.mono")
+
+
+def test_a_tolerance_is_above_0(world):
+    for wrong in (0, -1.0, float("nan"), "small"):
+        with pytest.raises(ParameterError, match="above 0"):
+            mg.Spectrum(world, rank=3, tolerance=wrong)

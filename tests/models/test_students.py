@@ -186,3 +186,10 @@ def test_no_deep_autoencoder_fits_below_the_svd_of_its_last_width(small, width):
         trained = scipy.optimize.minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000})
         assert trained.fun < cost(start)[0]
         assert trained.fun >= floor * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("solver", ["closed_form", "svd", "alternating", "admm", "zero_diagonal"])
+def test_a_teacher_that_knows_nothing(solver):
+    """Every user has one item: nothing goes together, and the student has rank 0."""
+    model = mg.LowRankEDLAE(rank=3, solver=solver).fit(sp.eye_array(7, dtype=np.float32).tocsr())
+    np.testing.assert_array_equal(model.item_weights(), 0.0)

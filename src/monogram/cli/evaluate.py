@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from monogram.cli.common import Json, Memory, Threads, answer, in_flags, names_of_models, not_over, read_log, talk
-from monogram.cli.flags import column_flags, make, model_flags
+from monogram.cli.flags import column_flags, fitting, make, model_flags
 from monogram.cli.protocols import Protocol, names_of_protocols, number_or
 from monogram.cli.tables import Format, by_ending, write
 from monogram.data.splits import PROTOCOLS
@@ -118,9 +118,11 @@ def _model(text: str, parameters: dict[str, Any]) -> Any:
         key, equals, value = one.partition("=")
         if not equals:
             raise ParameterError(f"--model {text}: {one!r} is no setting; expected such as {name}:l2=100")
-        own[key.strip().replace("-", "_")] = _value(value.strip())
-    made = make(name, parameters, shared=True)
-    return make(name, {key: value for key, value in made.params().items() if key not in own} | own)
+        key = key.strip().replace("-", "_")
+        if key in own:
+            raise ParameterError(f"--model {text} sets {key} twice")
+        own[key] = _value(value.strip())
+    return make(name, {**fitting(name, parameters), **own})
 
 
 def _value(text: str) -> Any:

@@ -144,17 +144,22 @@ def split_solver(name: str, given: list[str] | None, parameters: dict[str, Any])
     return chosen
 
 
-def make(name: str, parameters: dict[str, Any], *, shared: bool = False) -> Any:
-    """A model from its name and the flags that were set.
+def fitting(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Those of the flags for several models that this one has."""
+    from monogram.models.registry import model_class
 
-    With `shared` the flags are for several models, and one that this model does not have is left to the others.
-    """
+    own = {one.name for one in dataclasses.fields(model_class(name))}
+    return {one: value for one, value in parameters.items() if one in own}
+
+
+def make(name: str, parameters: dict[str, Any]) -> Any:
+    """A model from its name and the flags that were set."""
     from monogram.models.registry import model_class
 
     kind = model_class(name)
     own = {one.name for one in dataclasses.fields(kind)}
     strange = [one for one in parameters if one not in own]
-    if strange and not shared:
+    if strange:
         flags = ", ".join("--" + one.replace("_", "-") for one in sorted(own)) or "none"
         raise ParameterError(f"{name} has no --{strange[0].replace('_', '-')}; its flags are {flags}")
-    return kind(**{one: value for one, value in parameters.items() if one in own})
+    return kind(**parameters)

@@ -186,12 +186,12 @@ def _finish(apply: Apply, values: Float, vectors: NDArray[Any], used: int, whole
     whole, vectors = whole or kept < len(values), np.ascontiguousarray(vectors[:, :kept])
     found = Pairs(values[:kept].astype(np.float64), vectors, np.empty(0), how.method, used, whole)
     found = replace(found, residuals=_residuals(apply, found, how.measured))
-    if found.residual > how.tolerance:
-        found = _again(apply, found)
+    if not found.residual <= how.tolerance:
+        found = _again(apply, found, how)
         found = replace(found, residuals=_residuals(apply, found, how.measured))
-    if found.residual > how.tolerance:
-        bad = int((found.residuals > how.tolerance).sum())
-        raise NumericalError(_refusal(bad, kept, found.residual, how))
+    if not found.residual <= how.tolerance:
+        bad = int((~(found.residuals <= how.tolerance)).sum())
+        raise NumericalError(_refusal(bad, len(found.values), found.residual, how))
     return replace(found, vectors=found.vectors.astype(how.dtype, copy=False))
 
 
@@ -209,7 +209,7 @@ def _sizes(values: Float) -> Float:
     return np.asarray(np.maximum(values, SMALLEST * values[:1].sum()))
 
 
-def _again(apply: Apply, found: Pairs) -> Pairs:
+def _again(apply: Apply, found: Pairs, how: _How) -> Pairs:
     """Rayleigh–Ritz in float64 within the space that was found.
 
     In float32 a vector keeps a trace of the first ones, at the level of rounding; the operator multiplies it by their
@@ -231,7 +231,9 @@ def _again(apply: Apply, found: Pairs) -> Pairs:
     for row in range(0, size, ROWS):
         rows = slice(row, row + ROWS)
         vectors[rows] = vectors[rows].astype(np.float64) @ turns
-    return replace(found, values=values)
+    kept = how.not_zero(values)
+    whole = found.complete or kept < rank
+    return replace(found, values=values[:kept], vectors=np.ascontiguousarray(vectors[:, :kept]), complete=whole)
 
 
 def _refusal(bad: int, rank: int, residual: float, how: _How) -> str:
@@ -256,6 +258,8 @@ def _lanczos(apply: Apply, size: int, rank: int, how: _How, seed: int, stage: St
             used += have - done
             stage("spectrum", float(have - done))
             size_before = float(np.linalg.norm(rest, axis=0).max())
+            if not np.isfinite(size_before):
+                raise NumericalError("a product with the data is not finite: use dtype='float64', or smaller weights")
             projected[:have, done:have] = _orthogonalise(basis[:, :have], rest)
             following, coupling = _next(basis[:, :have], rest, size_before, rng)
             last, done = have - done, have
@@ -267,7 +271,7 @@ def _lanczos(apply: Apply, size: int, rank: int, how: _How, seed: int, stage: St
         residuals = np.linalg.norm(coupling @ turns[done - last :], axis=0)
         goal = 0.5 * how.tolerance * _sizes(values[:rank])
         goal[how.not_zero(values[:rank]) :] = 10 * np.finfo(dtype).eps * values[0]
-        wrong = residuals[:rank] > goal
+        wrong = ~(residuals[:rank] <= goal)
         kept = rank if not wrong.any() else min(turns.shape[1], rank + (done - rank) // 2)
         _rotate(basis, done, turns[:, :kept])
         if not wrong.any():

@@ -45,7 +45,7 @@ class ItemKNN(Recommender):
 
     def _plan(self, size: Size, work: Work) -> Plan:
         n = size.items
-        weights = n * min(self.k, n) * thin.entry_bytes(work.dtype)
+        weights = 2 * n * min(self.k, n) * thin.entry_bytes(work.dtype)  # by column, joined, and in rows
         seconds = size.pairs_by_user * 2e-9 / work.threads + n * n * 2e-9 / work.threads
         needed = weights + 8 * n * thin.WIDTH + 12 * size.events + WORKSPACE
         cost = Cost("none", needed, size.pairs_by_user, seconds, "ask for a lower k")

@@ -14,7 +14,7 @@ class Explanation:
     ----------
     item : the item explained
     shares : pairs of history item and share
-    base : the part that no history changes (popularity; 0 for the autoencoders)
+    base : the part that no history changes (popularity, RG²; 0 for most models)
     unknown_items : what the model does not know of the history
     """
 

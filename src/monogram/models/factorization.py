@@ -92,7 +92,7 @@ class WRMF(Recommender):
 
     def _warm(self, work: Work) -> None:
         tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
-        type(self)(rank=2, epochs=1, solver=self.solver)._fit(tiny, Work(work.dtype, work.budget))
+        type(self)(rank=2, epochs=1, solver=self.solver)._fit(tiny, Work(work.dtype, 2**62))
 
     def _plan(self, size: Size, work: Work) -> Plan:
         rank, width = min(self.rank, size.users, size.items), np.dtype(work.dtype).itemsize

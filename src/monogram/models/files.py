@@ -131,13 +131,13 @@ def _check_numbers(values: Iterable[Any], part: str) -> None:
 def _check_weights(tensors: dict[str, Any], verify: bool) -> None:
     """Vectors always; the large matrices, which would be read whole, only to verify."""
     for name, tensor in tensors.items():
-        if (verify or tensor.ndim < 2) and not _finite(tensor):
+        if (verify or tensor.ndim < 2) and not finite(tensor):
             raise DataError(f"its weights hold a value in {name!r} that is not finite")
         if name in ("roots", "penalties") and not (tensor > 0).all():
             raise DataError(f"its weights hold a value in {name!r} that is not above 0")
 
 
-def _finite(tensor: Any) -> bool:
+def finite(tensor: Any) -> bool:
     """Whether every value is finite, block by block: the answer for all at once would be a second large array."""
     if tensor.ndim == 0:
         return bool(np.isfinite(tensor))

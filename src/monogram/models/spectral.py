@@ -51,7 +51,11 @@ class Spectral(Recommender):
 
     def _warm(self, work: Work) -> None:
         tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
-        Operator(tiny).items(np.ones((2, 2), work.dtype))
+        for matrix in (tiny, tiny.astype(np.float64)):
+            data = Operator(matrix)
+            data.dense("items")
+            for dtype in ("float32", "float64"):
+                data.items(np.ones((2, 2), dtype))
 
     def _plan(self, size: Size, work: Work) -> Plan:
         return spectrum.plan(size, self._wanted() or FIRST_RANK, work)
@@ -280,7 +284,9 @@ class RG2(Spectral):
     def _plan(self, size: Size, work: Work) -> Plan:
         if self.solver == "closed_form":
             return super()._plan(size, work)
-        cost = alternating(self.solver, size, self.rank, self.epochs, dtype=work.dtype, threads=work.threads)
+        rank, copies = min(self.rank, size.users, size.items), 4 if self.solver == "als" else 8
+        how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "copies": copies}
+        cost = alternating(self.solver, size, rank, self.epochs, **how)
         return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
 
     def _fit(self, log: Interactions, work: Work) -> Weights:

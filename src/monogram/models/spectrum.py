@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ from monogram.engine import memory as memory_
 from monogram.engine import parallel, rg2, spectrum
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
-from monogram.errors import ModelFileError, MonogramError, ParameterError
+from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
 from monogram.models.base import Work, check_dtype, check_solver
-from monogram.models.files import log_from, log_tensors
+from monogram.models.files import finite, log_from, log_tensors
 
 Float = NDArray[np.float64]
 TARGETS = ("plain", "rg2")
@@ -62,6 +64,8 @@ class Spectrum:
     ) -> None:
         if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
             raise ParameterError(f"rank = {rank!r}; expected a whole number of at least 1")
+        if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance > 0):
+            raise ParameterError(f"tolerance = {tolerance!r}; expected a number above 0, or None")
         if target not in TARGETS:
             raise ParameterError(f"target = {target!r}; expected one of {', '.join(TARGETS)}")
         data = as_interactions(log)
@@ -116,8 +120,13 @@ class Spectrum:
 
 def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -> spectrum.Pairs:
     values, vectors = tensors["spectrum.values"], tensors["spectrum.vectors"]
-    if values.ndim != 1 or vectors.shape != (log.n_items, len(values)) or vectors.dtype.kind != "f":
+    if values.ndim != 1 or vectors.shape != (log.n_items, len(values)):
         raise ModelFileError("its pairs do not fit its log")
+    if vectors.dtype.name not in spectrum.TOLERANCE or not finite(vectors):
+        raise ModelFileError("its vectors are not finite numbers in float32 or float64")
+    residual, complete = header["residual"], header["complete"]
+    if type(complete) is not bool or not isinstance(residual, int | float) or not residual >= 0:
+        raise ModelFileError("its header does not say how good and how complete the pairs are")
     if not (np.isfinite(values).all() and (values > 0).all() and (np.diff(values) <= 0).all()):
         raise ModelFileError("its singular values are not positive numbers in descending order")
     squares = values.astype(np.float64) ** 2
@@ -145,9 +154,26 @@ def decompose(
     work.tick("plan")
     work.planned = chosen.bytes
     matrix, shift = rg2.scaled_target(log.matrix) if target == "rg2" else (log.matrix, None)
+    scale = _scale(matrix)
+    if scale != 1:
+        matrix, shift = matrix / scale, shift and (shift[0] / scale, shift[1])
     data = Operator(matrix, shift, work.threads)
     side = "items" if chosen.solver == "primal" else "users"
     found = spectrum.of_data(data, rank, side=side, dtype=work.dtype, tolerance=tolerance, stage=work.tick)
+    found = replace(found, values=found.values * scale**2)
+    if found.method == "lanczos" and len(found.values) < rank and work.dtype == "float32":
+        warnings.warn(
+            f"{len(found.values)} of the {rank} pairs asked for are above the rounding of the first; if the log should "
+            "have more of them, use dtype='float64'",
+            MonogramWarning,
+            stacklevel=2,
+        )
     work.tick("residual")
     work.used, work.residual = f"{chosen.solver}, {found.method}", found.residual
     return found
+
+
+def _scale(matrix: Any) -> float:
+    """What to divide the data by, where their squares would leave the range of float32."""
+    largest = float(np.abs(matrix.data).max(initial=0.0))
+    return largest if largest and not 1e-6 < largest < 1e6 else 1.0

@@ -104,7 +104,7 @@ class LowRankEDLAE(Student, EDLAE):
 
     def _factors(self, taught: students.Teacher, work: Work) -> tuple[NDArray[Any], NDArray[Any]]:
         left, right = self._nearest(taught, work, plain=self.solver == "svd")
-        if self.solver not in LOOPS:
+        if self.solver not in LOOPS or not right.shape[1]:  # a teacher of rank 0 leaves nothing to improve
             work.record.append(students.objective(taught.problem, left, right))
             return left, right
         start = left.astype(np.float64), right.astype(np.float64)

@@ -55,6 +55,8 @@ class Factors:
         scale, base = checked(tensors, "scale", (rank,)), checked(tensors, "base", (n,))
         length = float(checked(tensors, "length", (1,))[0])
         ridge = float(checked(tensors, "ridge", (1,))[0]) if "ridge" in tensors else 0.0
+        if not length >= 0.0:
+            raise ModelFileError(f"the file's weights have a length of {length:g}; expected 0 or more")
         if not ridge >= 0.0 or (ridge and (scale < 0.0).any()):  # else a history could divide by 0
             raise ModelFileError(f"the file's weights have a ridge of {ridge:g}; expected 0, or more beside scales ≥ 0")
         return cls(left, right, scale, base, length, ridge)
