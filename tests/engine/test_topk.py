@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monogram.engine import topk
-from monogram.engine.topk import Eligible, best_by_gathering, best_by_products, best_by_rows, best_by_sparse_rows
+from monogram.engine.topk import (
+    Eligible,
+    best_by_gathering,
+    best_by_products,
+    best_by_rows,
+    best_by_sparse_rows,
+    heads_by_gathering,
+    heads_by_rows,
+)
 
 
 def pointers(lists):
@@ -105,3 +113,40 @@ def test_every_block_size(users):
     assert best.counts.tolist() == [5] * users
     for user in range(users):
         np.testing.assert_array_equal(best.items[user], np.argsort(-scores[user], kind="stable")[:5])
+
+
+def same(one, other):
+    for name in ("items", "scores", "counts"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def factors(rng, heads, n):
+    """Of either sign, some 0, powers of two: multiplying by them rounds nothing."""
+    return rng.choice([-2.0, -0.5, 0.0, 0.5, 1.0, 4.0], (heads, n))
+
+
+@given(case=cases(), threads=st.sampled_from([1, 2]), tile=st.sampled_from([7, 64]), heads=st.integers(1, 4))
+def test_heads_by_rows_are_each_alone(case, threads, tile, heads):
+    rng, n, _, levels, histories, eligible, allowed, k = case
+    weights = rng.integers(-levels, levels, (n, n)).astype(np.float32)
+    scales = factors(rng, heads, n)
+    before, topk.TILE = topk.TILE, tile
+    try:
+        found = heads_by_rows(weights, scales, histories, eligible, k, threads=threads)
+    finally:
+        topk.TILE = before
+    assert len(found) == heads
+    for scale, best in zip(scales, found, strict=True):
+        expect(best, (histories.toarray().astype(np.float64) @ weights) * scale, allowed, k)
+
+
+@given(case=cases(), threads=st.sampled_from([1, 2]), heads=st.integers(1, 4))
+def test_heads_by_gathering_are_each_alone(case, threads, heads):
+    rng, n, users, levels, histories, eligible, _, k = case
+    by_item = sp.csr_array((rng.random((13, n)) < 0.3).astype(np.float32)).T.tocsr()
+    coefficients = rng.integers(-levels, levels, (users, 13)).astype(np.float64)
+    scales, own = factors(rng, heads, n), rng.integers(-9, 9, histories.nnz).astype(np.float64)
+    found = heads_by_gathering(by_item, scales, own, coefficients, histories, eligible, k, threads=threads)
+    assert len(found) == heads
+    for scale, best in zip(scales, found, strict=True):
+        same(best, best_by_gathering(by_item, scale, own, coefficients, histories, eligible, k, threads=threads))

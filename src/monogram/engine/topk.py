@@ -8,6 +8,9 @@ users of one block share are found again in the larger ones.
 *products*: score = base + p·Vᵀ for a vector p of each user. A block of users is multiplied in the precision of V, which
 chooses a few candidates more than k; their scores are then summed again in float64, and those decide.
 *sparse rows*: as rows, for a W that is mostly empty.
+
+Rows and gathered sums can be ranked for several heads at once: for models whose scores differ by a factor of each item
+alone. The sums are then made once, and every head chooses from them.
 """
 
 from __future__ import annotations
@@ -74,28 +77,53 @@ def best_by_rows(
     threads: int = 1,
 ) -> Best:
     """Top k by summed rows of a C-ordered matrix (n rows, or none where scores are the base alone)."""
-    best = _empty(histories.shape[0], k)
     base = np.zeros(histories.shape[1]) if base is None else base
+    return _by_rows(weights, base, np.empty((0, len(base))), histories, eligible, k, threads)[0]
+
+
+def heads_by_rows(
+    weights: NDArray[Any],
+    scales: NDArray[np.float64],
+    histories: Any,
+    eligible: Eligible,
+    k: int,
+    *,
+    threads: int = 1,
+) -> list[Best]:
+    """For each head, a row of `scales` with a factor an item: the top k by its factors times the summed rows."""
+    return _by_rows(weights, np.zeros(histories.shape[1]), scales, histories, eligible, k, threads)
+
+
+def _by_rows(
+    weights: NDArray[Any],
+    base: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    histories: Any,
+    eligible: Eligible,
+    k: int,
+    threads: int,
+) -> list[Best]:
+    """One Best for each head; without heads one, of the sums as they are."""
+    best = _empty(histories.shape[0], k, max(1, len(scales)))
     data = histories.data.astype(np.float64)
 
     def block(start: int, stop: int) -> None:
         _rows(
             weights,
             base,
+            scales,
             histories.indptr,
             histories.indices,
             data,
             *_arrays(eligible),
-            best.items,
-            best.scores,
-            best.counts,
+            *best,
             start,
             stop,
-            np.empty(TILE),
+            np.empty((2, TILE)),
         )
 
     parallel.over(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
-    return best
+    return [Best(*one) for one in zip(*best, strict=True)]
 
 
 def best_by_gathering(
@@ -110,8 +138,23 @@ def best_by_gathering(
     threads: int = 1,
 ) -> Best:
     """Top k from coefficients over training users: scale·(x̃ᵀy), plus `own` at each entry of the histories."""
+    return heads_by_gathering(by_item, scale[None], own, coefficients, histories, eligible, k, threads=threads)[0]
+
+
+def heads_by_gathering(
+    by_item: Any,
+    scales: NDArray[np.float64],
+    own: NDArray[np.float64],
+    coefficients: NDArray[np.float64],
+    histories: Any,
+    eligible: Eligible,
+    k: int,
+    *,
+    threads: int = 1,
+) -> list[Best]:
+    """For each head, a row of `scales`: what `best_by_gathering` gives with it."""
     users = histories.shape[0]
-    best = _empty(users, k)
+    best = _empty(users, k, len(scales))
 
     def block(start: int, stop: int) -> None:
         lanes = np.zeros((by_item.shape[1], LANES), coefficients.dtype)
@@ -121,20 +164,18 @@ def best_by_gathering(
             by_item.indptr,
             by_item.indices,
             by_item.data,
-            scale,
+            scales,
             histories.indptr,
             histories.indices,
             own,
             *_arrays(eligible),
-            best.items,
-            best.scores,
-            best.counts,
+            *best,
             start,
             stop,
         )
 
     parallel.over(block, users, LANES, threads)
-    return best
+    return [Best(*one) for one in zip(*best, strict=True)]
 
 
 def best_by_products(
@@ -148,24 +189,25 @@ def best_by_products(
 ) -> Best:
     """Top k by base + left·rightᵀ (users × rank, items × rank)."""
     users = len(left)
-    best, wide = _empty(users, k), _empty(users, k + SPARE)
+    best, wide = (_empty(users, size, 1) for size in (k, k + SPARE))
+    chosen, found = (tuple(one[0] for one in arrays) for arrays in (best, wide))
     rough, start_from = left.astype(right.dtype), base.astype(right.dtype)
 
     def block(start: int, stop: int) -> None:
         scores = rough[start:stop] @ right.T
         scores += start_from
-        _whole(scores, *_arrays(eligible), wide.items, wide.scores, wide.counts, start)
-        _again(left, right, base, wide.items, wide.scores, wide.counts, start, stop)
-        _first(wide.items, wide.scores, wide.counts, best.items, best.scores, best.counts, start, stop)
+        _whole(scores, *_arrays(eligible), *found, start)
+        _again(left, right, base, *found, start, stop)
+        _first(*found, *chosen, start, stop)
 
     with parallel.limited(1):  # each thread multiplies a block of its own
         parallel.over(block, users, min(MULTIPLIED, _share(users, threads)), threads)
-    return best
+    return Best(*chosen)
 
 
 def best_by_sparse_rows(matrix: Any, histories: Any, eligible: Eligible, k: int, *, threads: int = 1) -> Best:
     """Top k by summed rows of a CSR matrix, in float64 and in the order of the items."""
-    best = _empty(histories.shape[0], k)
+    best = tuple(one[0] for one in _empty(histories.shape[0], k, 1))
     data = histories.data.astype(np.float64)
 
     def block(start: int, stop: int) -> None:
@@ -177,24 +219,24 @@ def best_by_sparse_rows(matrix: Any, histories: Any, eligible: Eligible, k: int,
             histories.indices,
             data,
             *_arrays(eligible),
-            best.items,
-            best.scores,
-            best.counts,
+            *best,
             start,
             stop,
             np.empty((1, histories.shape[1])),
         )
 
     parallel.over(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
-    return best
+    return Best(*best)
 
 
 def _share(users: int, threads: int) -> int:
     return max(1, -(-users // (4 * threads)))
 
 
-def _empty(users: int, k: int) -> Best:
-    return Best(np.zeros((users, k), np.int64), np.zeros((users, k)), np.zeros(users, np.int64))
+def _empty(users: int, k: int, heads: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Room for the items, scores and counts of each head."""
+    shape = (heads, users, k)
+    return np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape[:2], np.int64)
 
 
 def _arrays(eligible: Eligible) -> tuple[Any, ...]:
@@ -222,9 +264,17 @@ def _add(weights: Any, rows: Any, factors: Any, first: int, total: Any) -> None:
 
 
 @kernel
+def _rescaled(total: Any, scale: Any, out: Any) -> None:
+    """The totals times their factors; what is closed stays closed, whatever the factor."""
+    for t in range(len(total)):
+        out[t] = total[t] * scale[t] if total[t] > -np.inf else -np.inf
+
+
+@kernel
 def _rows(
     weights: Any,
     base: Any,
+    scales: Any,
     indptr: Any,
     indices: Any,
     data: Any,
@@ -238,29 +288,35 @@ def _rows(
     counts: Any,
     start: int,
     stop: int,
-    total: Any,
+    room: Any,
 ) -> None:
     n = len(base)
-    tile = len(total)
+    tile = room.shape[1]
     rows = weights.shape[0]
     for first in range(0, n, tile):
         size = min(tile, n - first)
+        total, scaled = room[0, :size], room[1, :size]
         for user in range(start, stop):
-            total[:size] = base[first : first + size]
+            total[:] = base[first : first + size]
             if rows > 0:
                 _add(
                     weights,
                     indices[indptr[user] : indptr[user + 1]],
                     data[indptr[user] : indptr[user + 1]],
                     first,
-                    total[:size],
+                    total,
                 )
-            close(total[:size], first, mask, out[out_pointers[user] : out_pointers[user + 1]])
+            close(total, first, mask, out[out_pointers[user] : out_pointers[user + 1]])
             if len(only_pointers) > 0:
-                keep(total[:size], first, only[only_pointers[user] : only_pointers[user + 1]])
-            counts[user] = select(total[:size], first, best_items[user], best_scores[user], counts[user])
-    for user in range(start, stop):
-        sort(best_items[user], best_scores[user], counts[user])
+                keep(total, first, only[only_pointers[user] : only_pointers[user + 1]])
+            if len(scales) == 0:
+                counts[0, user] = select(total, first, best_items[0, user], best_scores[0, user], counts[0, user])
+            for h in range(len(scales)):
+                _rescaled(total, scales[h, first : first + size], scaled)
+                counts[h, user] = select(scaled, first, best_items[h, user], best_scores[h, user], counts[h, user])
+    for h in range(len(counts)):
+        for user in range(start, stop):
+            sort(best_items[h, user], best_scores[h, user], counts[h, user])
 
 
 @kernel
@@ -350,7 +406,7 @@ def _gathered(
     indptr: Any,
     indices: Any,
     data: Any,
-    scale: Any,
+    scales: Any,
     history_pointers: Any,
     history: Any,
     own: Any,
@@ -371,6 +427,7 @@ def _gathered(
     at_out = out_pointers[start : stop + 1].copy()
     limited = len(only_pointers) > 0
     at_only = only_pointers[start : stop + 1].copy()
+    k = best_items.shape[2]
     for j in range(len(mask)):
         s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0  # scalars stay in registers, and become one vector
         for p in range(indptr[j], indptr[j + 1]):
@@ -388,9 +445,9 @@ def _gathered(
         sums[4], sums[5], sums[6], sums[7] = s4, s5, s6, s7
         for lane in range(width):
             user = start + lane
-            score = sums[lane] * scale[j] + 0.0  # 0, not −0
+            mine = 0.0
             if at_own[lane] < history_pointers[user + 1] and history[at_own[lane]] == j:
-                score += own[at_own[lane]]
+                mine = own[at_own[lane]]
                 at_own[lane] += 1
             allowed = mask[j]
             if at_out[lane] < out_pointers[user + 1] and out[at_out[lane]] == j:
@@ -401,7 +458,12 @@ def _gathered(
                     at_only[lane] += 1
                 else:
                     allowed = False
-            if allowed and (counts[user] < best_items.shape[1] or score > best_scores[user, 0]):
-                counts[user] = offer(best_items[user], best_scores[user], counts[user], j, score)
-    for user in range(start, stop):
-        sort(best_items[user], best_scores[user], counts[user])
+            if not allowed:
+                continue
+            for h in range(len(scales)):
+                score = sums[lane] * scales[h, j] + mine + 0.0  # 0, not −0
+                if counts[h, user] < k or score > best_scores[h, user, 0]:
+                    counts[h, user] = offer(best_items[h, user], best_scores[h, user], counts[h, user], j, score)
+    for h in range(len(scales)):
+        for user in range(start, stop):
+            sort(best_items[h, user], best_scores[h, user], counts[h, user])

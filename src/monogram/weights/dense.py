@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.scores import sum_rows
-from monogram.engine.topk import Best, Eligible, best_by_rows
+from monogram.engine.topk import Best, Eligible, best_by_rows, heads_by_rows
 from monogram.weights.common import Float, Indices, Tensors, checked
 
 
@@ -33,6 +33,10 @@ class Dense:
 
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
         return best_by_rows(self.matrix, histories, eligible, k, threads=threads)
+
+    def heads(self, thetas: Float, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
+        """The best items by each row of `thetas` times the scores: for models that differ by a factor an item."""
+        return heads_by_rows(self.matrix, thetas, histories, eligible, k, threads=threads)
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         return sum_rows(self.matrix, histories, items, threads=threads)

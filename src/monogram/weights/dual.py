@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from monogram.engine import parallel
 from monogram.engine.inverse import dual_solve, exact_columns, rooted
-from monogram.engine.topk import Best, Eligible, best_by_gathering
+from monogram.engine.topk import Best, Eligible, heads_by_gathering
 from monogram.errors import MonogramWarning
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, part
 
@@ -60,21 +60,29 @@ class Dual:
         return int(self.inverse.nbytes + self.by_item.data.nbytes + self.by_item.indices.nbytes)
 
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
-        parts = []
+        return self._ranked(self.scale[None], True, histories, eligible, k, threads)[0]
+
+    def heads(self, thetas: Float, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
+        """The best items by each row of `thetas` times the scores; the items of a history must not be eligible."""
+        return self._ranked(thetas * self.scale, False, histories, eligible, k, threads)
+
+    def _ranked(
+        self, scales: Float, seen: bool, histories: Any, eligible: Eligible, k: int, threads: int
+    ) -> list[Best]:
+        """One Best for each row of scales; `seen` counts what an item of the history adds to its own score."""
+        parts = [[Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))] for _ in scales]
         for start, stop in batches(histories.shape[0], self.batch):
             rows = histories[start:stop]
             coefficients, own = self._solved(rows, self._known(rows), threads)
+            own = own if seen else np.zeros_like(own)
             rules = part(eligible, start, stop)
-            parts.append(
-                best_by_gathering(self.by_item, self.scale, own, coefficients, rows, rules, k, threads=threads)
-            )
-        if not parts:
-            return Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))
-        return Best(
-            np.concatenate([one.items for one in parts]),
-            np.concatenate([one.scores for one in parts]),
-            np.concatenate([one.counts for one in parts]),
-        )
+            found = heads_by_gathering(self.by_item, scales, own, coefficients, rows, rules, k, threads=threads)
+            for head, one in zip(parts, found, strict=True):
+                head.append(one)
+        return [
+            Best(*(np.concatenate([getattr(one, name) for one in head]) for name in ("items", "scores", "counts")))
+            for head in parts
+        ]
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         out = np.empty((histories.shape[0], len(items)))
