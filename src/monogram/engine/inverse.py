@@ -144,14 +144,18 @@ def primal(
     penalties: Float,
     *,
     weights: Float | None = None,
+    known: NDArray[Any] | None = None,
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
 ) -> Primal:
-    """C of an m × n matrix, by Cholesky of the n × n Gram in place."""
+    """C of an m × n matrix, by Cholesky of the n × n Gram in place; where the Gram is `known`, of a copy of it."""
     n = matrix.shape[1]
     out = np.empty((n, n), dtype, order="F")
-    gram(matrix, out, weights=weights, threads=threads, done=lambda k: stage("gram", k))
+    if known is None:
+        gram(matrix, out, weights=weights, threads=threads, done=lambda k: stage("gram", k))
+    else:
+        parallel.over(lambda a, b: np.copyto(out[:, a:b], known[:, a:b]), n, max(1, n // (4 * threads)), threads)
     _invert(out, penalties, stage)
     return Primal(out, threads)
 

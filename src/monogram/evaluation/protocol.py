@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from monogram.data.interactions import Interactions
 from monogram.data.options import check_seed
 from monogram.data.splits import Split
 from monogram.engine import parallel
@@ -28,6 +29,8 @@ USUAL = {
 }
 BATCH = 1024
 Models = Recommender | Iterable[Recommender] | Mapping[str, Recommender]
+Rank = Callable[[Any, Eligible, int], list[Best]]  # histories, who may get what, k
+Measured = tuple[NDArray[np.float64], dict[str, float]]
 
 
 def evaluate(
@@ -77,7 +80,7 @@ def evaluate(
             model.fit(split.train, **{"threads": threads, **(fit or {})})
         else:
             _warn_of_leak(name, model, split)
-        values[name], catalogue[name] = _measure(model, split, asked, parallel.count(threads))
+        values[name], catalogue[name] = measure_model(model, split, asked, parallel.count(threads))
         if fresh:
             model._forget()
     users = split.histories.users.take(np.arange(split.histories.n_users))
@@ -136,31 +139,51 @@ def _warn_of_leak(name: str, model: Recommender, split: Split) -> None:
         )
 
 
-def _measure(
-    model: Recommender, split: Split, asked: tuple[Metric, ...], threads: int
-) -> tuple[NDArray[np.float64], dict[str, float]]:
+def measure_model(model: Recommender, split: Split, asked: tuple[Metric, ...], threads: int) -> Measured:
     """Values by user (users × metrics of users), and the metrics of the catalogue."""
     log, weights = model._learned()
+    return measure(lambda rows, rules, k: [weights.best(rows, rules, k, threads)], log, split, asked)[0]
+
+
+def measure(rank: Rank, log: Interactions, split: Split, asked: tuple[Metric, ...], heads: int = 1) -> list[Measured]:
+    """What `measure_model` gives, for each of several heads whose lists are made in one go.
+
+    Parameters
+    ----------
+    rank : gives the best items of a batch of histories, one Best a head
+    log : what was learned from; the items of the lists are its own
+    """
     histories, targets, hidden = _aligned(split, log)
     by_user = [metric for metric in asked if metric.name in BY_USER]
     longest = min(max(metric.k for metric in asked), log.n_items)
+    surprise, wanted = _surprise(log), np.diff(split.targets.matrix.indptr).astype(np.int64)
+    out = np.empty((heads, histories.shape[0], len(by_user)))
+    given = [metric for metric in asked if metric.name in BY_CATALOGUE]
+    counts = np.zeros((heads, len(given), log.n_items), np.int64)
+    for start in range(0, histories.shape[0], BATCH):
+        part = slice(start, min(start + BATCH, histories.shape[0]))
+        seen = histories[part] if hidden is None else _union(histories[part], hidden[part])
+        keys = _keys(targets[part])
+        for head, best in enumerate(rank(histories[part], Eligible.all_but(seen), longest)):
+            hits = _hits(best, keys, log.n_items)
+            for place, metric in enumerate(by_user):
+                lists = _first(best, hits, wanted[part], surprise, metric.k)
+                out[head, part, place] = BY_USER[metric.name](lists)
+            for place, metric in enumerate(given):
+                there = np.arange(longest) < np.minimum(best.counts, metric.k)[:, None]
+                counts[head, place] += np.bincount(best.items[there], minlength=log.n_items)
+    names = [(str(metric), BY_CATALOGUE[metric.name]) for metric in given]
+    return [
+        (values, {name: of(total) for (name, of), total in zip(names, totals, strict=True)})
+        for values, totals in zip(out, counts, strict=True)
+    ]
+
+
+def _surprise(log: Interactions) -> NDArray[np.float64]:
+    """Of each item −log2 of the share of learning users who have it."""
     counts = np.bincount(log.matrix.indices, minlength=log.n_items)
     learners = max(1, int((np.diff(log.matrix.indptr) > 0).sum()))
-    surprise = -np.log2(np.maximum(counts, 1) / learners)
-    wanted = np.diff(split.targets.matrix.indptr).astype(np.int64)
-    out = np.empty((histories.shape[0], len(by_user)))
-    given = {metric: np.zeros(log.n_items, np.int64) for metric in asked if metric.name in BY_CATALOGUE}
-    for start in range(0, len(out), BATCH):
-        stop = min(start + BATCH, len(out))
-        seen = histories[start:stop] if hidden is None else _union(histories[start:stop], hidden[start:stop])
-        best = weights.best(histories[start:stop], Eligible.all_but(seen), longest, threads)
-        hits = _hits(best, targets[start:stop])
-        for place, metric in enumerate(by_user):
-            out[start:stop, place] = BY_USER[metric.name](_first(best, hits, wanted[start:stop], surprise, metric.k))
-        for metric, total in given.items():
-            there = np.arange(longest) < np.minimum(best.counts, metric.k)[:, None]
-            total += np.bincount(best.items[there], minlength=log.n_items)
-    return out, {str(metric): BY_CATALOGUE[metric.name](total) for metric, total in given.items()}
+    return np.asarray(-np.log2(np.maximum(counts, 1) / learners))
 
 
 def _aligned(split: Split, log: Any) -> tuple[Any, Any, Any]:
@@ -193,12 +216,17 @@ def _union(left: Any, right: Any) -> Any:
     return both
 
 
-def _hits(best: Best, targets: Any) -> NDArray[np.bool_]:
+def _keys(targets: Any) -> NDArray[np.int64]:
+    """A number for each wanted pair of user and item, ascending."""
+    rows = np.repeat(np.arange(targets.shape[0]), np.diff(targets.indptr))
+    return np.asarray(rows * targets.shape[1] + targets.indices, np.int64)
+
+
+def _hits(best: Best, keys: NDArray[np.int64], items: int) -> NDArray[np.bool_]:
     users, k = best.items.shape
-    keys = np.repeat(np.arange(users), np.diff(targets.indptr)) * targets.shape[1] + targets.indices
-    mine = np.arange(users)[:, None] * targets.shape[1] + best.items
-    found = np.isin(mine, keys)
-    return np.asarray(found & (np.arange(k) < best.counts[:, None]))
+    mine = np.arange(users)[:, None] * items + best.items
+    there = keys.take(np.searchsorted(keys, mine), mode="clip") == mine if len(keys) else np.zeros_like(mine, bool)
+    return np.asarray(there & (np.arange(k) < best.counts[:, None]))
 
 
 def _first(best: Best, hits: NDArray[np.bool_], wanted: NDArray[np.int64], surprise: Any, k: int) -> Lists:

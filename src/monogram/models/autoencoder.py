@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +30,28 @@ class Solved:
     inverse: inverse.Inverse
     penalties: Float
     d: Float
+
+
+Factors = tuple[NDArray[Any], NDArray[Any], float]
+
+
+class Inverted:
+    """A log and its inverse for one l2 and dropout: `fit` of a student with these takes it in place of the log.
+
+    The pairs of a teacher are kept: a student of lower rank is the beginning of one that was made before.
+    """
+
+    log: Interactions
+    solved: Solved
+    rates: tuple[float, float]
+    pairs: dict[Any, tuple[int, Factors]] = field(default_factory=dict)
+
+    def nearest(self, key: Any, rank: int, make: Callable[[], Factors]) -> Factors:
+        """Two factors and the residual of their pairs, of at most a rank: made, or the beginning of what was made."""
+        if key not in self.pairs or self.pairs[key][0] < rank:
+            self.pairs[key] = rank, make()
+        left, right, residual = self.pairs[key][1]
+        return left[:, :rank], right[:, :rank], residual
 
 
 @dataclass(kw_only=True, eq=False)
@@ -76,20 +100,26 @@ class Autoencoder(Recommender):
             extra=self._extra(size, work),
         )
 
-    def _solve(self, log: Interactions, work: Work) -> Solved:
-        """Plan, invert, and judge the inverse."""
+    def _inverted(self, log: Interactions, work: Work, known: NDArray[Any] | None = None) -> Solved:
+        """Plan and invert; `known` is the Gram, where it is there already (see `inverse.primal`)."""
         chosen = self._plan(measure(log.matrix), work).require().chosen
         work.tick("plan")
         work.used, work.planned = chosen.solver, chosen.bytes
         d = squares(log.matrix)
         penalties = self._penalties(d)
-        solve = inverse.primal if chosen.solver == "primal" else inverse.dual
-        solved = solve(log.matrix, penalties, dtype=work.dtype, threads=work.threads, stage=work.tick)
+        how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "stage": work.tick}
+        if chosen.solver == "primal":
+            return Solved(inverse.primal(log.matrix, penalties, known=known, **how), penalties, d)
+        return Solved(inverse.dual(log.matrix, penalties, **how), penalties, d)
+
+    def _solve(self, log: Interactions, work: Work) -> Solved:
+        """Plan, invert, and judge the inverse."""
+        solved = self._inverted(log, work)
         work.tick("diagonal")
-        work.residual, work.error = inverse.certificate(log.matrix, penalties, solved)
+        work.residual, work.error = inverse.certificate(log.matrix, solved.penalties, solved.inverse)
         work.tick("residual")
         _judge(work)
-        return Solved(solved, penalties, d)
+        return solved
 
 
 def tiny() -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine import inverse
 from monogram.errors import ParameterError
-from monogram.models.autoencoder import Autoencoder
+from monogram.models.autoencoder import Autoencoder, Solved
 from monogram.models.base import Work
 from monogram.models.parameters import param
 from monogram.weights import Dense, Dual, Weights
@@ -32,6 +32,10 @@ class FullRank(Autoencoder):
         solved = self._solve(log, work)
         theta, delta = self._head(solved.inverse.diagonal, solved.penalties, solved.d)
         return _weights(solved.inverse, log, solved.penalties, theta, delta, work.threads)
+
+    def _theta(self, solved: Solved) -> Float:
+        """The rescaling θ by which it ranks what a history does not hold; see `shared_weights`."""
+        return self._head(solved.inverse.diagonal, solved.penalties, solved.d)[0]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -133,9 +137,18 @@ class DEQL(FullRank):
         return 1 / q - (q**2 * b2 / gamma) * delta, delta
 
 
+def shared_weights(solved: Solved, log: Interactions, threads: int) -> Dense | Dual:
+    """The weights B that models of one l2 and dropout share: (hB)·θ ranks as each of them; the inverse is gone after.
+
+    Their `heads` rank for every θ in one pass.
+    """
+    one = np.ones(log.n_items)
+    return _weights(solved.inverse, log, solved.penalties, one, 0 * one, threads)
+
+
 def _weights(
     solved: inverse.Inverse, log: Interactions, penalties: Float, theta: Float, delta: Float, threads: int
-) -> Weights:
+) -> Dense | Dual:
     c = solved.diagonal
     if isinstance(solved, inverse.Primal):
         return Dense(solved.into_weights(-theta / c, delta, threads))

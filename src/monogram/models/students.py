@@ -16,7 +16,8 @@ from monogram.data.interactions import Interactions
 from monogram.engine import descent, students
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Extra, Size
-from monogram.models.autoencoder import Autoencoder, tiny
+from monogram.errors import ParameterError
+from monogram.models.autoencoder import Autoencoder, Inverted, Solved, tiny
 from monogram.models.base import Work
 from monogram.models.full_rank import DLAE, EDLAE
 from monogram.models.parameters import param
@@ -47,6 +48,18 @@ class Student(Autoencoder):
         for dtype in {"float64", work.dtype}:
             Operator(tiny()).items(np.ones((2, 1), dtype))
 
+    def _source(self, log: Any) -> tuple[Interactions, Any]:
+        return (log.log, log) if isinstance(log, Inverted) else super()._source(log)
+
+    def _solve(self, log: Interactions, work: Work) -> Solved:
+        if work.given is None:
+            return super()._solve(log, work)
+        if work.given.rates != self._rates():
+            raise ParameterError(f"this inverse is of (l2, dropout) = {work.given.rates}, not of {self._rates()}")
+        work.used = "reused"
+        solved: Solved = work.given.solved
+        return solved
+
     def _fit(self, log: Interactions, work: Work) -> Weights:
         solved = self._solve(log, work)
         data = Operator(log.matrix, threads=work.threads)
@@ -59,7 +72,11 @@ class Student(Autoencoder):
     def _nearest(
         self, taught: students.Teacher, work: Work, *, plain: bool = False
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        left, right, residual = students.nearest(taught, self.rank, plain=plain, dtype=work.dtype, stage=work.tick)
+        def make() -> tuple[NDArray[Any], NDArray[Any], float]:
+            return students.nearest(taught, self.rank, plain=plain, dtype=work.dtype, stage=work.tick)
+
+        given = work.given
+        left, right, residual = make() if given is None else given.nearest((self.name, plain), self.rank, make)
         work.tick("spectrum")
         work.residual = max(work.residual or 0.0, residual)
         return left, right
