@@ -40,7 +40,8 @@ ROOMS = {
     "models": {"data", "engine", "weights", "store", "ranking", "models"},
     "testing": {"data", "engine", "weights", "ranking", "models", "testing"},
     "evaluation": {"data", "engine", "weights", "ranking", "models", "evaluation"},
-    "cli": {"data", "engine", "store", "ranking", "models", "evaluation", "cli"},
+    "tuning": {"data", "engine", "weights", "ranking", "models", "evaluation", "tuning"},
+    "cli": {"data", "engine", "store", "ranking", "models", "evaluation", "tuning", "cli"},
 }
 
 

@@ -35,6 +35,7 @@ class Solved:
 Factors = tuple[NDArray[Any], NDArray[Any], float]
 
 
+@dataclass
 class Inverted:
     """A log and its inverse for one l2 and dropout: `fit` of a student with these takes it in place of the log.
 

@@ -37,6 +37,11 @@ class Spectral(Recommender):
 
     target: ClassVar[str] = "plain"
 
+    @property
+    def closed_form(self) -> bool:
+        """Whether a spectrum is all it needs."""
+        return True
+
     def _wanted(self) -> int | None:
         """The rank asked for; None where the data decide it."""
         rank: int = getattr(self, "rank")  # noqa: B009  (a field of most subclasses)
@@ -272,6 +277,11 @@ class RG2(Spectral):
         super().__post_init__()
         if self.solver == "closed_form" and self.penalty == "plain":
             raise ParameterError("penalty = 'plain' has no closed form; expected solver 'als' or 'newton_cg' with it")
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether a spectrum is all it needs."""
+        return self.solver == "closed_form"
 
     def _filter(self, sigma: Float) -> Float:
         return soft(sigma, self.l2 / np.sqrt(2))

@@ -1,0 +1,170 @@
+"""Settings in groups that share their work.
+
+Full-rank models of one (l2, dropout) share one inverse and one pass of scores, from which every θ ranks; students share
+that inverse and their teacher's pairs (a lower rank is a beginning of them); spectral models share one spectrum. The
+Gram is made once for all inverses, where the memory holds it beside the one that is factorised. What shares nothing is
+fitted alone.
+
+A candidate's inverse is not certified: the refitted best is, as every fit. An eigendecomposition of the Gram would
+serve a whole path of l2 at dropout 0, but costs as much as many inverses, and is not used.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.data.splits import Split
+from monogram.engine import memory as memory_
+from monogram.engine import parallel
+from monogram.engine.gram import gram
+from monogram.engine.plan import measure as measure_size
+from monogram.errors import MonogramWarning, NumericalError
+from monogram.evaluation.metrics import Metric
+from monogram.evaluation.protocol import measure, measure_model
+from monogram.models.autoencoder import Autoencoder, Inverted
+from monogram.models.base import Recommender, Work
+from monogram.models.full_rank import FullRank, shared_weights
+from monogram.models.spectral import FIRST_RANK, Spectral
+from monogram.models.spectrum import Spectrum
+from monogram.models.students import Student
+from monogram.tuning.settings import Setting, Trial
+
+Group = list[Setting]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What settings are tried on: a validation split, a metric of users, and how to fit."""
+
+    split: Split
+    metric: Metric
+    dtype: str = "float32"
+    memory: int | float | str | None = None
+    threads: int | None = None
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """The options of a fit."""
+        return {"dtype": self.dtype, "memory": self.memory, "threads": self.threads}
+
+
+def grouped(settings: Iterable[Setting]) -> list[Group]:
+    """The settings by what they share, in the order in which each group begins."""
+    groups: dict[Any, Group] = {}
+    for setting in dict.fromkeys(settings):
+        groups.setdefault(_shared(setting), []).append(setting)
+    return list(groups.values())
+
+
+def _shared(setting: Setting) -> Any:
+    model = setting.make()
+    if isinstance(model, Autoencoder):
+        return "inverse", model._rates()
+    if isinstance(model, Spectral) and model.closed_form:
+        return "spectrum", model.target, model.name
+    return "alone", setting
+
+
+class Families:
+    """Tries groups of settings on a task; what later groups can use again is kept."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.log = task, task.split.train
+        self.threads = parallel.count(task.threads)
+        self._gram: NDArray[Any] | None = None
+        self._spectra: dict[str, Spectrum] = {}
+
+    def spectrum(self, target: str = "plain", rank: int = FIRST_RANK) -> Spectrum:
+        """A spectrum with at least so many pairs, or all."""
+        held = self._spectra.get(target)
+        if held is None or (held.rank < rank and not held.complete):
+            self._spectra.pop(target, None)
+            self._spectra[target] = held = Spectrum(self.log, rank, target=target, **self.task.how)
+        return held
+
+    def run(self, group: Group) -> list[Trial]:
+        """Try a group from `grouped`: a trial for each setting, in its order."""
+        start = time.perf_counter()
+        models = [setting.make() for setting in group]
+        with warnings.catch_warnings(record=True) as said, parallel.limited(self.task.threads):
+            warnings.simplefilter("always", MonogramWarning)
+            values, trouble = self._values(models)
+        notes = dict.fromkeys(str(one.message) for one in said if issubclass(one.category, MonogramWarning))
+        note = "; ".join([*notes, *([trouble] if trouble else [])])
+        seconds = (time.perf_counter() - start) / len(group)
+        return [Trial(setting, value, seconds, note) for setting, value in zip(group, values, strict=True)]
+
+    def _values(self, models: list[Recommender]) -> tuple[list[float | None], str]:
+        """The metric of each model; where the mathematics fails, none and why."""
+        work: Callable[[list[Any]], list[float]] = self._alone
+        if isinstance(models[0], Autoencoder):
+            work = self._by_inverse
+        elif isinstance(models[0], Spectral) and models[0].closed_form:
+            work = self._by_spectrum
+        try:
+            found = work(models)
+        except NumericalError as error:
+            return [None] * len(models), str(error)
+        return [value if np.isfinite(value) else None for value in found], ""
+
+    def _alone(self, models: list[Recommender]) -> list[float]:
+        return [self._measured(model.fit(self.log, **self.task.how)) for model in models]
+
+    def _measured(self, model: Recommender) -> float:
+        values, _ = measure_model(model, self.task.split, (self.task.metric,), self.threads)
+        model._forget()
+        return float(values.mean())
+
+    def _by_spectrum(self, models: list[Spectral]) -> list[float]:
+        rank = max(model._wanted() or FIRST_RANK for model in models)
+        held = self.spectrum(models[0].target, rank)
+        while not all(model._wanted() or model._enough(held) for model in models):
+            held = self.spectrum(models[0].target, 2 * held.rank)
+        return [self._measured(model.fit(held, **self.task.how)) for model in models]
+
+    def _by_inverse(self, models: list[Autoencoder]) -> list[float]:
+        """Students first: the shared weights take the place of the inverse."""
+        solved = self._invert(models)
+        held = Inverted(self.log, solved, models[0]._rates())
+        values: dict[int, float] = {}
+        for student in sorted((one for one in models if isinstance(one, Student)), key=lambda one: -one.rank):
+            values[id(student)] = self._measured(student.fit(held, **self.task.how))
+        full = [one for one in models if isinstance(one, FullRank) and not isinstance(one, Student)]
+        if full:
+            thetas = np.array([model._theta(solved) for model in full])
+            weights = shared_weights(solved, self.log, self.threads)
+            found = measure(
+                lambda rows, rules, k: weights.heads(thetas, rows, rules, k, self.threads),
+                self.log,
+                self.task.split,
+                (self.task.metric,),
+                len(full),
+            )
+            values |= {id(model): float(one.mean()) for model, (one, _) in zip(full, found, strict=True)}
+        return [values[id(model)] for model in models]
+
+    def _invert(self, models: list[Autoencoder]) -> Any:
+        """The inverse of a group, from the kept Gram where there is room for it."""
+        kept = 0 if self._gram is None else self._gram.nbytes
+        work = Work(self.task.dtype, memory_.parse(self.task.memory), self.threads)
+        if self.task.memory is not None:
+            work.budget -= kept  # of what is free it is gone already
+        size = measure_size(self.log.matrix)
+        largest = max(models, key=lambda model: model._plan(size, work).chosen.bytes)
+        chosen = largest._plan(size, work).chosen
+        square = self.log.n_items**2 * np.dtype(self.task.dtype).itemsize
+        if self._gram is None and chosen.solver == "primal" and chosen.bytes + square <= work.budget:
+            self._gram = np.empty((self.log.n_items, self.log.n_items), self.task.dtype, order="F")
+            gram(self.log.matrix, self._gram, threads=self.threads)
+            work.budget -= square
+        solved = largest._inverted(self.log, work, self._gram)
+        if not (np.isfinite(solved.inverse.diagonal).all() and (solved.inverse.diagonal > 0).all()):
+            raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
+        return solved

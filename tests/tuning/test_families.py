@@ -1,0 +1,133 @@
+"""What is shared gives what each setting gives alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import monogram as mg
+from monogram.engine import gram, inverse
+from monogram.evaluation.metrics import parse
+from monogram.models.registry import MODELS
+from monogram.tuning import families
+from monogram.tuning.families import Families, Task, grouped
+from monogram.tuning.settings import Setting, Trial, best_of
+
+SETTINGS = {
+    "ease": [{"l2": 5}, {"l2": 50}],
+    "dlae": [{"l2": 5, "dropout": 0.4}, {"l2": 50, "dropout": 0.4}],
+    "edlae": [{"l2": 5, "dropout": 0.4}, {"l2": 5, "dropout": 0}],
+    "deql": [{"l2": 5, "dropout": 0.4, "b": b} for b in (0.1, 0.7, 2)]
+    + [{"l2": 50, "dropout": 0.4, "b": 0.7, "zero_diagonal": True}],
+    "low_rank_dlae": [{"l2": 5, "dropout": 0.4, "rank": rank} for rank in (3, 9)],
+    "low_rank_edlae": [
+        {"l2": 5, "dropout": 0.4, "rank": 9, "solver": solver} for solver in ("closed_form", "svd", "alternating")
+    ]
+    + [{"l2": 5, "dropout": 0.4, "rank": 4}],
+    "regularized_pca": [{"rank": 5, "l2": 1}, {"rank": 12, "l2": 3}],
+    "dropout_mf": [{"keep": 0.99}, {"keep": 0.9}],
+    "nuclear_power": [{"l2": 0.01}, {"l2": 3, "power": 1}],
+    "wlae": [{"rank": 6, "weights": 4}],
+    "vlae": [{"rank": 6, "weights": 2}, {"rank": 8, "scale": 3}],
+    "lrr": [{"rank": 6, "l2": 10}, {"rank": 12, "l2": 10}],
+    "rg2": [{"rank": 6, "l2": 0.1}, {"rank": 12, "l2": 0.3}, {"rank": 6, "l2": 0.3, "solver": "als", "tolerance": 0.01}],
+    "wrmf": [{"rank": 4, "epochs": 3}],
+    "slim": [{"l1": 1, "l2": 5}],
+    "item_knn": [{"k": 10}],
+    "popularity": [{}],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def split():
+    rng = np.random.default_rng(4)
+    taste = rng.standard_normal((150, 4)) @ rng.standard_normal((4, 60)) + rng.standard_normal((150, 60))
+    return mg.splits.holdout(sp.csr_array((taste > np.quantile(taste, 0.75)).astype(np.float32)), share=0.1)
+
+
+def settings(*names):
+    return [Setting.of(name, one) for name in names or SETTINGS for one in SETTINGS[name]]
+
+
+def alone(setting, split, metric="ndcg@5"):
+    return mg.evaluate({"it": setting.make()}, split, metric, fit={"dtype": "float64"}).value("it", metric)
+
+
+def test_every_model_is_tried_here():
+    assert set(SETTINGS) == set(MODELS)
+
+
+def test_shared_is_alone(split):
+    task = Task(split, parse("ndcg@5"), dtype="float64")
+    room, groups = Families(task), grouped(settings())
+    trials = [trial for group in groups for trial in room.run(group)]
+    assert {trial.setting for trial in trials} == set(settings())
+    for trial in trials:
+        assert trial.value == pytest.approx(alone(trial.setting, split), abs=1e-6), trial
+        assert trial.seconds > 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_shared_is_alone_in_the_dual(split):
+    wide = mg.splits.holdout(split.train.matrix[:25], share=0.1)
+    room = Families(Task(wide, parse("ndcg@5"), dtype="float64"))
+    for trial in room.run(grouped(settings("dlae", "edlae", "deql", "low_rank_dlae"))[0]):
+        assert trial.value == pytest.approx(alone(trial.setting, wide), abs=1e-6), trial
+    assert room._gram is None
+
+
+def test_one_inverse_for_each_pair_and_one_gram_for_all(split, monkeypatch):
+    made = {"inverse": 0, "gram": 0}
+
+    def counted(name, real):
+        def call(*given, **more):
+            made[name] += given[0].shape[1] > 2  # not what only compiles
+            return real(*given, **more)
+
+        return call
+
+    monkeypatch.setattr(inverse, "primal", counted("inverse", inverse.primal))
+    monkeypatch.setattr(families, "gram", counted("gram", gram.gram))
+    room = Families(Task(split, parse("recall@5")))
+    groups = grouped(settings("ease", "dlae", "edlae", "deql", "low_rank_dlae", "low_rank_edlae"))
+    assert len(groups) == 4  # (5, 0), (50, 0), (5, 0.4), (50, 0.4)
+    for group in groups:
+        room.run(group)
+    assert made == {"inverse": 4, "gram": 1}
+
+
+def test_without_room_the_gram_is_made_anew(split):
+    group = grouped(settings("ease"))[0]
+    room = Families(
+        Task(split, parse("ndcg@5"), dtype="float64", memory=10_000_000 + 12 * split.train.n_events + 40_000)
+    )
+    assert room.run(group)[0].value == pytest.approx(alone(group[0], split), abs=1e-6)
+    assert room._gram is None
+
+
+def test_what_fails_has_no_value_and_says_why(split):
+    singular = sp.csr_array(np.tile(split.train.matrix.toarray()[:3], (4, 1)))
+    room = Families(Task(mg.splits.holdout(singular, share=0.2), parse("ndcg@5")))
+    (trial,) = room.run([Setting.of("ease", {"l2": 0})])
+    assert trial.value is None
+    assert trial.note
+
+
+def test_what_is_warned_of_is_in_the_note(split):
+    (trial,) = Families(Task(split, parse("ndcg@5"))).run([Setting.of("regularized_pca", {"l2": 1e9})])
+    assert "no direction passes the filter" in trial.note
+
+
+def test_a_setting_has_one_spelling():
+    assert Setting.of("ease", {}) == Setting.of("ease", {"l2": 100})
+    assert Setting.of("wlae", {"rank": 2, "weights": [1, 2]}).make().params()["weights"] == (1.0, 2.0)
+
+
+def test_the_best_is_the_first_of_equals():
+    one, two, three = (
+        Trial(Setting.of("ease", {"l2": l2}), value, 0.1) for l2, value in ((1, 0.5), (2, 0.5), (3, None))
+    )
+    assert best_of([three, one, two]) is one
+    assert best_of([three]) is None
+    assert best_of([one], {"deql"}) is None
