@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
     from monogram.models.spectrum import Spectrum
     from monogram.models.students import LowRankDLAE, LowRankEDLAE
+    from monogram.tuning.search import tune
 
 _ROOMS = {"splits": "monogram.data.splits", "testing": "monogram.testing"}
 _HOMES: dict[str, str] = {
@@ -53,6 +54,7 @@ _HOMES: dict[str, str] = {
     "load": "monogram.models.files",
     "read": "monogram.data.readers",
     "sample": "monogram.data.sample",
+    "tune": "monogram.tuning.search",
     "vlae_as_lrr": "monogram.models.spectral",
 }
 
@@ -84,6 +86,7 @@ __all__ = [
     "sample",
     "splits",
     "testing",
+    "tune",
     "vlae_as_lrr",
 ]
 

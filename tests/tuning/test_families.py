@@ -31,7 +31,7 @@ SETTINGS = {
     "wlae": [{"rank": 6, "weights": 4}],
     "vlae": [{"rank": 6, "weights": 2}, {"rank": 8, "scale": 3}],
     "lrr": [{"rank": 6, "l2": 10}, {"rank": 12, "l2": 10}],
-    "rg2": [{"rank": 6, "l2": 0.1}, {"rank": 12, "l2": 0.3}, {"rank": 6, "l2": 0.3, "solver": "als", "tolerance": 0.01}],
+    "rg2": [{"rank": 6, "l2": 0.1}, {"rank": 12, "l2": 0.3}, {"l2": 0.3, "solver": "als", "tolerance": 0.01}],
     "wrmf": [{"rank": 4, "epochs": 3}],
     "slim": [{"l1": 1, "l2": 5}],
     "item_knn": [{"k": 10}],

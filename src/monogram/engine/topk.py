@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine import parallel
-from monogram.engine.heap import close, keep, offer, select, sort, worse
+from monogram.engine.heap import close, keep, offer, reached, select, select_scaled, sort, worse
 from monogram.engine.native import kernel
 from monogram.engine.scores import add_sparse_rows
 
@@ -119,7 +119,7 @@ def _by_rows(
             *best,
             start,
             stop,
-            np.empty((2, TILE)),
+            np.empty(TILE),
         )
 
     parallel.over(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
@@ -264,13 +264,6 @@ def _add(weights: Any, rows: Any, factors: Any, first: int, total: Any) -> None:
 
 
 @kernel
-def _rescaled(total: Any, scale: Any, out: Any) -> None:
-    """The totals times their factors; what is closed stays closed, whatever the factor."""
-    for t in range(len(total)):
-        out[t] = total[t] * scale[t] if total[t] > -np.inf else -np.inf
-
-
-@kernel
 def _rows(
     weights: Any,
     base: Any,
@@ -291,11 +284,11 @@ def _rows(
     room: Any,
 ) -> None:
     n = len(base)
-    tile = room.shape[1]
+    tile = len(room)
     rows = weights.shape[0]
     for first in range(0, n, tile):
         size = min(tile, n - first)
-        total, scaled = room[0, :size], room[1, :size]
+        total = room[:size]
         for user in range(start, stop):
             total[:] = base[first : first + size]
             if rows > 0:
@@ -312,8 +305,12 @@ def _rows(
             if len(scales) == 0:
                 counts[0, user] = select(total, first, best_items[0, user], best_scores[0, user], counts[0, user])
             for h in range(len(scales)):
-                _rescaled(total, scales[h, first : first + size], scaled)
-                counts[h, user] = select(scaled, first, best_items[h, user], best_scores[h, user], counts[h, user])
+                items, scores = best_items[h, user], best_scores[h, user]
+                low = -np.inf
+                if h > 0 and counts[h - 1, user] == len(items):
+                    low = reached(best_items[h - 1, user], best_scores[h - 1, user], scales[h - 1], scales[h])
+                scale = scales[h, first : first + size]
+                counts[h, user] = select_scaled(total, scale, low, first, items, scores, counts[h, user])
     for h in range(len(counts)):
         for user in range(start, stop):
             sort(best_items[h, user], best_scores[h, user], counts[h, user])

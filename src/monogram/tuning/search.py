@@ -1,0 +1,236 @@
+"""The search: a coarse grid over every model, then finer around the best of each, as long as the budget lasts."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram._version import __version__
+from monogram.data.options import check_seed
+from monogram.data.splits import PROTOCOLS, Split, holdout, leave_last, ratio811, strong, temporal
+from monogram.errors import MonogramWarning, ParameterError, one_of
+from monogram.evaluation import metrics as metrics_
+from monogram.models.base import check_dtype
+from monogram.models.registry import model_class
+from monogram.tuning import budget as budget_
+from monogram.tuning import ranges, tpe
+from monogram.tuning.families import Families, Task, grouped
+from monogram.tuning.result import Tuning, finish
+from monogram.tuning.settings import Setting, Trial
+from monogram.tuning.study import Study, fingerprint
+
+VALIDATION = 0.1  # of each user's events, or of the users, or of the time
+USUAL = ("ease", "edlae", "dlae", "deql")
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a search stands.
+
+    Attributes
+    ----------
+    tried : number of settings
+    best : the best trials so far, best first
+    seconds : spent
+    left : seconds left, or settings left, of the budget
+    """
+
+    tried: int
+    best: tuple[Trial, ...]
+    seconds: float
+    left: budget_.Budget
+
+
+def tune(
+    log: Any,
+    models: str | Iterable[str] = USUAL,
+    *,
+    protocol: str | Callable[[Any], Split] | Split = "holdout",
+    metric: str = "ndcg@20",
+    budget: str | float = "20m",
+    space: Mapping[str, Mapping[str, Any]] | None = None,
+    study: str | os.PathLike[str] | None = None,
+    validation: Callable[[Any], Split] | Split | None = None,
+    seed: int = 0,
+    dtype: str = "float32",
+    memory: int | float | str | None = None,
+    threads: int | None = None,
+    progress: Callable[[State], None] | None = None,
+) -> Tuning:
+    """Find the best setting for a log; what settings share is computed once.
+
+    Full-rank models of one l2 and dropout share an inverse and a pass of scores, spectral models a spectrum, students
+    their teacher. Models trained in epochs (wrmf, slim) are searched with Optuna: `pip install 'monogram[tune]'`.
+
+    Parameters
+    ----------
+    log : anything `monogram.read` takes; for the protocol "public" the npz file; with a ready Split it is not looked at
+    models : names; one of them becomes the best. EASE is searched beside them, to be compared with
+    protocol : how the test part is cut off: a name, a function of the log that gives a Split, or a Split
+        It is read once, at the end.
+    metric : what is to be high, a metric of users such as "ndcg@20"
+    budget : "20m", "90s", "1h" or seconds of search, or "200 settings"; what a study already holds is counted in
+    space : by model, values of parameters to try as they are: {"deql": {"b": [0.5, 1], "a": 1}}
+    study : a file that every finished group of settings is written to, and an interrupted search goes on from
+    validation : how the validation part is cut from train: a function of the log, or a Split
+        By default as the protocol does it (temporal, strong, leave_last, ratio811), else 10% of each user's events.
+    seed : of the cuts, of Optuna's search, and of the bootstrap
+    dtype, memory, threads : as for `fit`
+    progress : receives a State after each group of settings
+
+    Returns
+    -------
+    Tuning
+        Prints as a table; `.best`, `.model` (refitted on train), `.test`, `.differences`, `.rows()`, `.curve()`.
+    """
+    names, asked, limit = _names(models), metrics_.parse(metric), budget_.parse(budget)
+    if asked.name not in metrics_.BY_USER:
+        raise ParameterError(f"metric {metric!r} is one of the catalogue; expected one of users, such as 'ndcg@20'")
+    check_seed(seed)
+    check_dtype(dtype)
+    split = _cut(log, protocol, seed)
+    inner = _validation(log, protocol, split, validation, seed)
+    task = Task(inner, asked, dtype, memory, threads)
+    about = {
+        "version": __version__,
+        "metric": str(asked),
+        "protocol": split.protocol,
+        "dtype": dtype,
+        "data": fingerprint(inner),
+    }
+    search = Search(task, names, dict(space or {}), Study(about, study), limit, seed, progress)
+    search.run()
+    return finish(search.study, split, task, set(names), seed)
+
+
+class Search:
+    """Tries settings on a task until the budget is spent or nothing finer is left to try."""
+
+    def __init__(
+        self,
+        task: Task,
+        names: list[str],
+        space: dict[str, Mapping[str, Any]],
+        study: Study,
+        limit: budget_.Budget,
+        seed: int = 0,
+        progress: Callable[[State], None] | None = None,
+    ) -> None:
+        strange = [name for name in space if name not in names]
+        if strange:
+            raise ParameterError(f"space has values for {strange[0]!r}, which is not one of the models searched")
+        self.study, self.limit, self.seed, self.progress = study, limit, seed, progress
+        self.names, self.families = names, Families(task)
+        self.spaces = {
+            name: ranges.space(name, task.split.train, self._sigma, space.get(name, {}))
+            for name in dict.fromkeys([*names, "ease"])
+        }
+        self.asked = [name for name, axes in self.spaces.items() if tpe.iterative(name, axes)]
+        if self.asked:
+            tpe.need()
+        self._shares = dict.fromkeys((name for name in self.spaces if name not in self.asked), 1.0)
+        self._before: dict[str, Setting] = {}
+        self._last = 0.0
+
+    def run(self) -> None:
+        """Coarse, then finer; models that Optuna searches get one setting a round."""
+        wanted = [one for name in self._shares for one in ranges.coarse(name, self.spaces[name])] + self._next()
+        while wanted and self._try(wanted):
+            wanted = [one for name in self._shares for one in self._finer(name)] + self._next()
+
+    def _sigma(self, target: str, rank: int) -> NDArray[np.float64]:
+        return self.families.spectrum(target, rank).values
+
+    def _next(self) -> list[Setting]:
+        """What Optuna proposes; a setting that was tried already ends the search of its model."""
+        found = []
+        for name in self.asked:
+            trials = [one for one in self.study.trials if one.setting.model == name]
+            found.append(tpe.propose(name, self.spaces[name], trials, self.seed))
+        return [one for one in found if one not in self.study]
+
+    def _finer(self, name: str) -> list[Setting]:
+        """What is new around the best of a model; where a round did not move the best, the step is halved."""
+        best = self.study.best({name})
+        if best is None:
+            return []
+        if self._before.get(name) == best.setting:
+            self._shares[name] /= 2
+        self._before[name] = best.setting
+        while self._shares[name] >= ranges.FINEST:
+            near = ranges.finer(name, self.spaces[name], best.setting.parameters, self._shares[name])
+            new = [one for one in dict.fromkeys(near) if one not in self.study]
+            if new:
+                return new
+            self._shares[name] /= 2
+        return []
+
+    def _try(self, settings: list[Setting]) -> bool:
+        """Try settings group by group; whether the budget lasted."""
+        for group in grouped(one for one in settings if one not in self.study):
+            left = self._left()
+            if self.study.trials and (left.seconds < self._last or left.seconds <= 0 or left.settings < 1):
+                return False
+            part = group if left.settings == math.inf else group[: int(left.settings)]
+            trials = self.families.run(part)
+            self._last = sum(one.seconds for one in trials)
+            self.study.add(trials)
+            if self.progress:
+                self.progress(self._state())
+        return self._left().settings >= 1
+
+    def _left(self) -> budget_.Budget:
+        return budget_.Budget(self.limit.seconds - self.study.seconds, self.limit.settings - len(self.study.trials))
+
+    def _state(self) -> State:
+        own = [one for one in self.study.trials if one.value is not None and one.setting.model in self.names]
+        best = sorted(own, key=lambda one: -(one.value or 0.0))[:5]
+        return State(len(self.study.trials), tuple(best), self.study.seconds, self._left())
+
+
+def _names(models: str | Iterable[str]) -> list[str]:
+    names = [models] if isinstance(models, str) else list(models)
+    if not names:
+        raise ParameterError("no model was named; expected at least one, such as 'deql'")
+    for name in names:
+        model_class(name)
+    return list(dict.fromkeys(names))
+
+
+def _cut(log: Any, protocol: Any, seed: int) -> Split:
+    """The split whose test part is read at the end."""
+    if isinstance(protocol, str):
+        if protocol not in PROTOCOLS:
+            raise ParameterError(f"there is no protocol {protocol!r}; {one_of(protocol, PROTOCOLS)}")
+        cut = PROTOCOLS[protocol]
+        protocol = cut(log, seed=seed) if "seed" in inspect.signature(cut).parameters else cut(log)
+    elif callable(protocol):
+        protocol = protocol(log)
+    if not isinstance(protocol, Split):
+        raise ParameterError(f"protocol is a {type(protocol).__name__}; expected a name, a function or a Split")
+    return protocol
+
+
+def _validation(log: Any, protocol: Any, split: Split, given: Any, seed: int) -> Split:
+    """The split inside train, with which settings are compared."""
+    own: dict[str, Callable[[Any], Split]] = {
+        "temporal": lambda train: temporal(train, share=VALIDATION),
+        "strong": lambda train: strong(train, users=VALIDATION, seed=seed),
+        "leave_last": leave_last,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MonogramWarning)  # said of the test part already
+        if given is not None:
+            return given if isinstance(given, Split) else _cut(split.train, given, seed)
+        if protocol == "ratio811":
+            return ratio811(log, seed=seed, part="validation")
+        cut = own.get(split.protocol, lambda train: holdout(train, share=VALIDATION, seed=seed))
+        return cut(split.train)

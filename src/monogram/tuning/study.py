@@ -1,0 +1,117 @@
+"""The record of a search, in memory and, where asked, in a file that an interrupted search goes on from.
+
+The file is JSON lines: what was searched (checksums of the data, protocol, metric, version), then a line for each
+setting. Lines are added a group at a time, in one write; what a crash left of a line is cut off when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from monogram.data.splits import Split
+from monogram.errors import DataError, StorageError
+from monogram.tuning.settings import Setting, Trial, best_of
+
+FORMAT = 1
+
+
+def fingerprint(split: Split) -> str:
+    """A checksum of what is learned from and measured on: matrices and ids of items."""
+    digest = hashlib.sha256()
+    for part in (split.train, split.histories, split.targets):
+        matrix = part.matrix
+        digest.update(repr(matrix.shape).encode())
+        for array in (matrix.indptr, matrix.indices, matrix.data):
+            digest.update(array.tobytes())
+    digest.update(repr(list(split.train.items)).encode())
+    return digest.hexdigest()
+
+
+class Study:
+    """Trials in the order they were made.
+
+    Parameters
+    ----------
+    about : what is searched; a file about something else is refused
+    path : the file, made where it is not there
+    """
+
+    def __init__(self, about: dict[str, Any], path: str | os.PathLike[str] | None = None) -> None:
+        self.about = {"study": FORMAT} | about
+        self.path = None if path is None else Path(path)
+        self.trials: list[Trial] = []
+        if self.path is not None:
+            self._open(self.path)
+        self._done = {one.setting for one in self.trials}
+
+    def __contains__(self, setting: Setting) -> bool:
+        return setting in self._done
+
+    @property
+    def seconds(self) -> float:
+        """What the trials took."""
+        return sum(one.seconds for one in self.trials)
+
+    def best(self, models: set[str] | None = None) -> Trial | None:
+        """The best trial, of some models only where they are named."""
+        return best_of(self.trials, models)
+
+    def add(self, trials: list[Trial]) -> None:
+        """Keep trials, and write them down."""
+        if self.path is not None:
+            self._write(self.path, [one.row() for one in trials])
+        self.trials.extend(trials)
+        self._done.update(one.setting for one in trials)
+
+    def _open(self, path: Path) -> None:
+        if not path.exists():
+            self._write(path, [self.about])
+            return
+        try:
+            held = path.read_bytes()
+            whole = held[: held.rfind(b"\n") + 1]
+            if len(whole) < len(held):  # a crash in the middle of a line
+                os.truncate(path, len(whole))
+        except OSError as error:
+            raise StorageError(f"the study {path} cannot be read: {error.strerror}") from error
+        self._read(path, whole)
+
+    def _read(self, path: Path, text: bytes) -> None:
+        if not text:
+            self._write(path, [self.about])
+            return
+        try:
+            first, *rows = [json.loads(line) for line in text.splitlines()]
+            trials = [
+                Trial(Setting.of(row["model"], row["parameters"]), row["value"], float(row["seconds"]), row["note"])
+                for row in rows
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} is not a study of monogram ({error}); give another file") from error
+        if first != self.about:
+            raise DataError(f"{path} is the study of {_other(first, self.about)}; give another file, or move it away")
+        self.trials = trials
+
+    def _write(self, path: Path, rows: list[dict[str, Any]]) -> None:
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        try:
+            with path.open("ab") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"the study {path} cannot be written: {error.strerror}") from error
+
+
+def _other(found: Any, wanted: dict[str, Any]) -> str:
+    """What a file is about instead."""
+    if not isinstance(found, dict) or "study" not in found:
+        return "nothing known here (it has no first line of a study)"
+    for name, value in wanted.items():
+        if found.get(name) != value:
+            return "other data" if name == "data" else f"another {name}: {found.get(name)!r}, not {value!r}"
+    return "something else"
