@@ -22,14 +22,15 @@ class Budget:
 
 def parse(budget: Any) -> Budget:
     """A budget: seconds, or a text such as "20m", "90s", "1h" or "200 settings"."""
-    text = str(budget).strip().lower() if not isinstance(budget, bool) else ""
+    number = isinstance(budget, int | float) and not isinstance(budget, bool)
+    text = f"{budget:f}" if number else budget.strip().lower() if isinstance(budget, str) else ""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|settings?|)", text)
     if match and float(match[1]) > 0:
-        number, unit = float(match[1]), match[2]
+        amount, unit = float(match[1]), match[2]
         if not unit.startswith("setting"):
-            return Budget(seconds=number * UNITS[unit])
-        if number.is_integer():
-            return Budget(settings=number)
+            return Budget(seconds=amount * UNITS[unit])
+        if amount.is_integer():
+            return Budget(settings=amount)
     raise ParameterError(
         f'budget = {budget!r}; expected a time such as "20m", "90s", "1h" or a number of seconds, or "200 settings"'
     )

@@ -1,0 +1,74 @@
+"""Coarse values that follow the data, finer ones between them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monogram.errors import ParameterError
+from monogram.models.registry import MODELS
+from monogram.tuning import ranges
+from monogram.tuning.ranges import Axis
+
+
+def sigma(_, rank):
+    return np.linspace(20, 1, rank)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_has_a_space_it_accepts(name, log):
+    axes = ranges.space(name, log, sigma, {})
+    found = ranges.coarse(name, axes)
+    assert len(found) == np.prod([len(axis.values) for axis in axes.values()], dtype=int)
+    assert len(set(found)) == len(found)
+    for axis in axes.values():
+        assert list(axis.values) == sorted(axis.values)
+
+
+def test_penalties_follow_the_popularity(log):
+    double = type(log).from_csr(log.matrix * 2)
+    once, twice = (ranges.space("ease", one, sigma, {})["l2"].values for one in (log, double))
+    np.testing.assert_allclose(np.array(twice) / once, 4, rtol=0.01)
+    d = np.bincount(log.matrix.indices)
+    assert once[0] < np.median(d) < once[-1]
+
+
+def test_what_is_given_replaces_an_axis_and_is_not_refined(log):
+    axes = ranges.space("deql", log, sigma, {"b": [0.5, 2], "dropout": 0.3, "a": np.array([1.0])})
+    assert {one.parameters["dropout"] for one in ranges.coarse("deql", axes)} == {0.3}
+    fine = ranges.finer("deql", axes, {"l2": 10.0, "dropout": 0.3, "b": 0.5, "a": 1.0}, 0.5)
+    assert {one.parameters["b"] for one in fine} == {0.5, 2.0}
+    assert len({one.parameters["l2"] for one in fine}) == 3
+
+
+def test_what_no_model_has_is_refused(log):
+    with pytest.raises(ParameterError, match="ease has no parameter 'dropout'"):
+        ranges.space("ease", log, sigma, {"dropout": 0.3})
+    with pytest.raises(ParameterError, match="no values"):
+        ranges.space("ease", log, sigma, {"l2": []})
+    with pytest.raises(ParameterError, match="l2 = -1"):
+        ranges.coarse("ease", ranges.space("ease", log, sigma, {"l2": [-1]}))
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "expected"),
+    [
+        (Axis((1.0, 4.0, 16.0)), 4.0, [2.0, 4.0, 8.0]),
+        (Axis((1.0, 4.0, 16.0)), 16.0, [8.0, 16.0, 32.0]),
+        (Axis((16, 32, 64), "whole"), 32, [23, 32, 45]),
+        (Axis((0.2, 0.5, 0.8), "odds"), 0.5, [0.333, 0.5, 0.667]),
+        (Axis((0.9, 0.99), "rest"), 0.9, [1 - 0.316, 0.9, 1 - 0.0316]),
+        (Axis((0.9, 0.99), "given"), 0.9, [0.9, 0.99]),
+        (Axis((5.0,)), 5.0, [5.0]),
+    ],
+)
+def test_half_a_step(axis, value, expected):
+    assert axis.around(value, 0.5) == pytest.approx(expected)
+
+
+def test_a_free_axis_keeps_its_values():
+    assert Axis((1.0, 4.0), free=True).around(1.0, 0.5) == pytest.approx([0.5, 1.0, 2.0, 4.0])
+
+
+def test_the_middle_comes_first():
+    assert ranges._from_the_middle([1, 2, 3, 4, 5])[0] == 3

@@ -1,0 +1,209 @@
+"""The search as a whole: it finds what a plain loop finds, keeps to its budget, goes on where it stopped."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+import monogram as mg
+from monogram.errors import DataError, MissingExtraError, NumericalError, ParameterError
+from monogram.tuning import families, search, tpe
+
+FAST = {"metric": "ndcg@5", "budget": "40 settings"}
+
+
+@pytest.fixture
+def without_tpe(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+
+
+def test_it_is_the_loop_a_person_would_write(log):
+    split = mg.splits.holdout(log, seed=3)
+    inner = mg.splits.holdout(split.train, share=0.1, seed=0)
+    grid = {"l2": [1.0, 10.0, 100.0], "dropout": [0.2, 0.6], "b": [0.3, 1.5]}
+    found = mg.tune(log, "deql", protocol=split, space={"deql": grid}, metric="ndcg@5", dtype="float64")
+    tried = {
+        json.dumps(row["parameters"]): row["value"] for row in found.rows() if row["model"] == "deql"
+    }  # fmt: skip
+    assert len(tried) == 12
+    for key, value in tried.items():
+        model = mg.DEQL(**json.loads(key))
+        alone = mg.evaluate({"it": model}, inner, "ndcg@5", fit={"dtype": "float64"}).value("it", "ndcg@5")
+        assert value == pytest.approx(alone, abs=1e-6)
+    assert found.best["value"] == max(tried.values())
+    assert found.model.params() == found.best["parameters"]
+    ease = max((row for row in found.rows() if row["model"] == "ease"), key=lambda row: row["value"])
+    test = mg.evaluate(
+        {"deql": found.model, "ease": mg.EASE(**ease["parameters"])}, split, "ndcg@5", fit={"dtype": "float64"}
+    )
+    for name in ("deql", "ease", "popularity"):
+        assert found.test.value(name, "ndcg@5") == pytest.approx(test.value(name, "ndcg@5"), abs=1e-6)
+    assert found.differences["ease"].value == pytest.approx(test.compare("deql", "ease").value, abs=1e-6)
+
+
+def test_the_test_part_is_read_once_at_the_end(log, monkeypatch):
+    split, read = mg.splits.holdout(log), []
+    real = families.measure
+
+    def watched(rank, seen, on, *rest):
+        read.append(on is split)
+        return real(rank, seen, on, *rest)
+
+    monkeypatch.setattr(families, "measure", watched)
+    mg.tune(log, "ease", protocol=split, **FAST)
+    assert read
+    assert not any(read)
+
+
+def test_finer_is_better_and_the_same_again(log):
+    coarse = mg.tune(log, ["edlae", "deql"], metric="ndcg@5", budget="270 settings")
+    fine = mg.tune(log, ["edlae", "deql"], metric="ndcg@5", budget="340 settings")
+    again = mg.tune(log, ["edlae", "deql"], metric="ndcg@5", budget="340 settings")
+    assert fine.best["value"] >= coarse.best["value"]
+    assert [(row["parameters"], row["value"]) for row in fine.rows()] == [
+        (row["parameters"], row["value"]) for row in again.rows()
+    ]
+    assert len(fine.rows()) > 300
+    curve = fine.curve()
+    assert [one["best"] for one in curve] == np.maximum.accumulate([one["value"] for one in curve]).tolist()
+
+
+@pytest.mark.parametrize("number", [1, 7, 40])
+def test_a_number_of_settings_is_kept(log, number):
+    found = mg.tune(log, "deql", metric="ndcg@5", budget=f"{number} settings")
+    assert len(found.rows()) == number
+    assert found.best["model"] == "deql"
+    assert ("ease" in found.differences) == any(row["model"] == "ease" for row in found.rows())
+
+
+def test_no_time_is_time_for_one_group(log):
+    found = mg.tune(log, "deql", metric="ndcg@5", budget=1e-6)
+    assert len(found.rows()) == 16
+
+
+def test_interrupted_and_resumed_is_as_if_it_never_stopped(log, tmp_path, monkeypatch):
+    path, real, runs = tmp_path / "study.jsonl", families.Families.run, []
+
+    def run(self, group):
+        runs.append(len(group))
+        if len(runs) == 4:
+            raise KeyboardInterrupt
+        return real(self, group)
+
+    monkeypatch.setattr(families.Families, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        mg.tune(log, "edlae", study=path, **FAST)
+    finished = len(path.read_text().splitlines()) - 1
+    assert finished == sum(runs[:3])
+    resumed = mg.tune(log, "edlae", study=path, **FAST)
+    assert sum(runs[4:]) == len(resumed.rows()) - finished
+    whole = mg.tune(log, "edlae", **FAST)
+    assert [row["parameters"] for row in resumed.rows()] == [row["parameters"] for row in whole.rows()]
+    assert resumed.best["value"] == whole.best["value"]
+    with pytest.raises(DataError, match="other data"):
+        mg.tune(log, "edlae", study=path, seed=5, **FAST)
+    with pytest.raises(DataError, match="another metric"):
+        mg.tune(log, "edlae", study=path, metric="recall@5")
+
+
+def test_spectral_models_and_students(log):
+    space = {"low_rank_dlae": {"rank": [4, 8], "dropout": 0.4}}
+    found = mg.tune(log, ["lrr", "rg2", "low_rank_dlae", "popularity", "item_knn"], space=space, metric="ndcg@5",
+                    budget="120 settings")  # fmt: skip
+    assert {row["model"] for row in found.rows()} >= {"lrr", "rg2", "low_rank_dlae", "popularity", "item_knn"}
+    assert all(row["value"] is not None for row in found.rows())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="the extra tune is not installed")
+@pytest.mark.filterwarnings("ignore")
+def test_models_in_epochs_are_searched_by_optuna(log):
+    space = {"wrmf": {"epochs": 2, "rank": 4}}
+    found = mg.tune(log, "wrmf", space=space, metric="ndcg@5", budget="20 settings")
+    tried = [row["parameters"] for row in found.rows() if row["model"] == "wrmf"]
+    assert tried[0]["l2"] == mg.WRMF().l2
+    assert len({(one["l2"], one["alpha"]) for one in tried}) == len(tried) > 3
+    assert {one["epochs"] for one in tried} == {2}
+    again = mg.tune(log, "wrmf", space=space, metric="ndcg@5", budget="20 settings")
+    assert [row["parameters"] for row in again.rows()] == [row["parameters"] for row in found.rows()]
+
+
+def test_without_optuna_the_command_that_installs_it_is_named(log, without_tpe):
+    with pytest.raises(MissingExtraError, match=r"pip install 'monogram\[tune\]'"):
+        mg.tune(log, "wrmf", **FAST)
+    with pytest.raises(MissingExtraError):
+        mg.tune(log, "rg2", space={"rg2": {"solver": "als"}}, **FAST)
+
+
+def test_what_is_trained_in_epochs(log):
+    space = search.ranges.space
+    for name, given, expected in (
+        ("wrmf", {}, True),
+        ("slim", {}, True),
+        ("deql", {}, False),
+        ("low_rank_edlae", {"solver": ["closed_form"]}, False),
+        ("low_rank_edlae", {"solver": ["closed_form", "admm"]}, True),
+    ):
+        assert tpe.iterative(name, space(name, log, None, given)) is expected
+
+
+@pytest.mark.parametrize("protocol", ["holdout", "strong", "ratio811", "temporal", "leave_last"])
+@pytest.mark.filterwarnings("ignore")
+def test_every_protocol(log, protocol):
+    found = mg.tune(log, "ease", protocol=protocol, **FAST)
+    assert found.test.protocol == protocol
+    other = mg.tune(log, "ease", protocol=lambda one: mg.splits.holdout(one, seed=0), **FAST)
+    assert (other.best["value"] == found.best["value"]) == (protocol == "holdout")
+
+
+def test_a_validation_of_ones_own(log):
+    split = mg.splits.holdout(log, seed=0)
+    inner = mg.splits.holdout(split.train, share=0.1, seed=0)
+    values = {
+        mg.tune(log, "ease", protocol=split, validation=one, **FAST).best["value"]
+        for one in (None, inner, lambda train: mg.splits.holdout(train, share=0.1, seed=0))
+    }
+    assert len(values) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"models": []}, "no model"),
+        ({"models": ["easy"]}, "did you mean ease"),
+        ({"metric": "coverage@5"}, "one of the catalogue"),
+        ({"metric": "ndcg"}, "recall@20"),
+        ({"budget": "soon"}, "20m"),
+        ({"protocol": "weak"}, "there is no protocol"),
+        ({"protocol": 3}, "a name, a function or a Split"),
+        ({"seed": -1}, "seed"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"space": {"deql": {}}}, "not one of the models searched"),
+        ({"space": {"ease": {"b": 1}}}, "no parameter 'b'"),
+    ],
+)
+def test_what_is_wrong_is_said(log, given, words):
+    with pytest.raises(ParameterError, match=words):
+        mg.tune(log, **({"models": "ease"} | FAST | given))
+
+
+def test_where_nothing_can_be_fitted_it_says_why(log):
+    few = mg.Interactions.from_csr(log.matrix[:20])  # fewer users than items: the Gram is singular
+    with pytest.raises(NumericalError, match="none of the settings"):
+        mg.tune(few, "dlae", space={"dlae": {"l2": 0, "dropout": 0}}, **FAST)
+
+
+def test_it_prints_and_goes_into_json(log):
+    states = []
+    found = mg.tune(log, "deql", metric="ndcg@5", budget="300 settings", progress=states.append)
+    text = repr(found)
+    for word in ("DEQL(", "on test", "difference to ease", "difference to popularity", "ndcg@5", "settings in"):
+        assert word in text
+    document = json.loads(json.dumps(found.document()))
+    assert document["best"] == found.best
+    assert set(document["differences"]) == {"ease", "popularity"}
+    assert states[-1].tried == len(found.rows())
+    assert states[-1].best[0].value == found.best["value"]
+    assert states[-1].left.settings == 300 - len(found.rows())
