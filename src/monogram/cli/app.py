@@ -27,6 +27,7 @@ COMMANDS = {
     "similar": "Items like the given ones.",
     "explain": "Why an item is recommended.",
     "evaluate": "Measure models on a log, with intervals.",
+    "tune": "Find the best setting for a log, within a budget.",
     "plan": "What a fit would cost, before it costs anything.",
     "inspect": "What is in a model file, without loading it.",
     "data": "The public data sets the papers use.",

@@ -11,9 +11,8 @@ import typer
 
 from monogram.cli.common import Json, Memory, Threads, answer, in_flags, names_of_models, not_over, read_log, talk
 from monogram.cli.flags import column_flags, fitting, make, model_flags
-from monogram.cli.protocols import Protocol, names_of_protocols, number_or
+from monogram.cli.protocols import At, Part, Protocol, ProtocolName, Share, Users, given_flags
 from monogram.cli.tables import Format, by_ending, write
-from monogram.data.splits import PROTOCOLS
 from monogram.errors import MonogramWarning, ParameterError
 
 FORMATS = ("table", "markdown", "csv", "json")
@@ -33,21 +32,12 @@ def command(
             autocompletion=names_of_models,
         ),
     ] = "ease,dlae,edlae,deql",
-    protocol: Annotated[
-        str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.", autocompletion=names_of_protocols)
-    ] = "holdout",
+    protocol: ProtocolName = "holdout",
     metrics: Annotated[str | None, typer.Option("--metrics", help="Such as recall@20,ndcg@100.")] = None,
-    share: Annotated[
-        float | None, typer.Option("--share", help="Share of events held back (holdout, strong, temporal; 0.2).")
-    ] = None,
-    users: Annotated[
-        str | None, typer.Option("--users", help="How many users are held out, or their share (strong; 0.2).")
-    ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", help="Moment of the cut: a date such as 2025-06-01, or a number (temporal)."),
-    ] = None,
-    part: Annotated[str | None, typer.Option("--part", help="test or validation (ratio811; test).")] = None,
+    share: Share = None,
+    users: Users = None,
+    at: At = None,
+    part: Part = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and of the bootstrap.")] = 1,
     format: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "table",
     per_user: Annotated[
@@ -64,12 +54,11 @@ def command(
     models = _models(model, parameters)
     form = _format(format, json)
     asked = _metrics(metrics)
-    given = {"share": share, "users": number_or((int, float), users), "at": number_or((int, float), at), "part": part}
-    way = Protocol(protocol, given, seed)
+    way = Protocol(protocol, given_flags(share, users, at, part), seed)
     if way.reads_itself and columns:
         raise ParameterError(f"the protocol {protocol} reads fixed lists from an npz file: it has no columns to name")
     files = [] if per_user is None else [(per_user, _ending(per_user, log))]
-    split = _cut(way, log if way.reads_itself else read_log(log, columns))
+    split = cut(way, log if way.reads_itself else read_log(log, columns))
     result = evaluate(
         models,
         split,
@@ -154,7 +143,7 @@ def _ending(path: str, log: str) -> Format:
     return ending
 
 
-def _cut(way: Protocol, source: Any) -> Any:
+def cut(way: Protocol, source: Any) -> Any:
     """The split; what is wrong with it is told."""
     with in_flags(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", MonogramWarning)

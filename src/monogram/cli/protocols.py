@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from monogram.cli.flags import given_only
 from monogram.data import options
@@ -16,6 +18,26 @@ from monogram.errors import ParameterError, one_of
 def names_of_protocols(incomplete: str) -> list[str]:
     """What a shell offers for a protocol."""
     return [name for name in PROTOCOLS if name.startswith(incomplete)]
+
+
+ProtocolName = Annotated[
+    str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.", autocompletion=names_of_protocols)
+]
+Share = Annotated[
+    float | None, typer.Option("--share", help="Share of events held back (holdout, strong, temporal; 0.2).")
+]
+Users = Annotated[
+    str | None, typer.Option("--users", help="How many users are held out, or their share (strong; 0.2).")
+]
+At = Annotated[
+    str | None, typer.Option("--at", help="Moment of the cut: a date such as 2025-06-01, or a number (temporal).")
+]
+Part = Annotated[str | None, typer.Option("--part", help="test or validation (ratio811; test).")]
+
+
+def given_flags(share: float | None, users: str | None, at: str | None, part: str | None) -> dict[str, Any]:
+    """The flags of the protocols by the name of the argument."""
+    return {"share": share, "users": number_or((int, float), users), "at": number_or((int, float), at), "part": part}
 
 
 class Protocol:

@@ -1,0 +1,101 @@
+"""`monogram tune`: a log in, the best setting and its model out."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+import monogram as mg
+from monogram.cli import tune as tune_
+from monogram.tuning import families
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    rows = [(u, i) for u, row in enumerate(mg.sample().matrix[:80]) for i in row.indices if i < 60]
+    path = tmp_path_factory.mktemp("log") / "events.csv"
+    path.write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in rows))
+    return path
+
+
+FAST = ["--metric", "ndcg@5", "--budget", "20 settings"]
+
+
+def test_the_best_is_shown_and_written(program, log, tmp_path):
+    done = program("tune", log, "--model", "deql", *FAST, "-o", tmp_path / "shop.mono", "--study", tmp_path / "study")
+    assert done.code == 0, done.err
+    assert "DEQL(" in done.out
+    assert "on test" in done.out
+    assert isinstance(mg.load(tmp_path / "shop.mono"), mg.DEQL)
+    assert len((tmp_path / "study").read_text().splitlines()) == 21
+    assert "\x1b" not in done.err  # no live table but on a terminal
+
+
+def test_json(program, log, tmp_path):
+    flags = ["--model", "ease,edlae", *FAST, "--dropout", 0.3, "--json", "-o", tmp_path / "shop.mono"]
+    done = program("tune", log, *flags)
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["protocol"]["name"] == "holdout"
+    assert told["output"] == str(tmp_path / "shop.mono")
+    assert {row["parameters"]["dropout"] for row in told["settings"] if row["model"] == "edlae"} == {0.3}
+    assert told["best"] in told["settings"]
+    assert mg.load(tmp_path / "shop.mono").params() == told["best"]["parameters"]
+
+
+def test_interrupted_and_resumed(program, log, tmp_path, monkeypatch):
+    flags = ["tune", log, "--model", "edlae", *FAST, "--study", tmp_path / "study", "--json"]
+    real, runs = families.Families.run, []
+
+    def run(self, group):
+        runs.append(len(group))
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        return real(self, group)
+
+    monkeypatch.setattr(families.Families, "run", run)
+    assert program(*flags).code == 130
+    done = program(*flags)
+    assert done.code == 0, done.err
+    assert len(json.loads(done.out)["settings"]) == 20
+    assert sum(runs) - runs[2] == 20, "what was finished is not tried again"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["--budget", "soon"], 2, "20m"),
+        (["--model", "easy"], 2, "did you mean ease"),
+        (["--model", ""], 2, "model"),
+        (["--model", "ease", "--dropout", "0.2"], 2, "--dropout"),
+        (["--metric", "coverage@5"], 2, "catalogue"),
+        (["--protocol", "weak"], 2, "expected one of holdout"),
+        (["--protocol", "temporal"], 3, "--time-column"),
+        (["-o", "no/shop.mono"], 10, "no"),
+        (["--study", "no/study"], 10, "--study"),
+        (["--memory", "1 kB"], 5, "nothing was allocated"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(program, log, arguments, code, text):
+    done = program("tune", log, *FAST, *arguments)
+    assert done.code == code, done.err
+    assert text in done.err
+
+
+def test_a_study_of_other_data_is_refused(program, log, tmp_path):
+    (tmp_path / "study").write_text('{"study": 1, "version": "0"}\n')
+    done = program("tune", log, "--model", "ease", *FAST, "--study", tmp_path / "study")
+    assert done.code == 3
+    assert "another version" in done.err
+
+
+def test_the_table_on_a_terminal(program, log, monkeypatch):
+    shown, real = [], tune_.table
+    monkeypatch.setattr(tune_, "table", lambda *given: shown.append(real(*given)) or shown[-1])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    done = program("tune", log, "--model", "ease", *FAST)
+    assert done.code == 0, done.err
+    assert "settings left" in shown[-1].title
+    assert shown[-1].row_count == 5
