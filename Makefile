@@ -35,6 +35,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/newcomer.py
 	$(BIN)/python benchmarks/spectral.py
+	$(BIN)/python benchmarks/tuning.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
