@@ -1,6 +1,6 @@
 """What a search costs beside fitting and evaluating each of its settings alone, on MovieLens 1M.
 
-    MONOGRAM_DATA=… .venv/bin/python benchmarks/tuning.py [settings]
+    MONOGRAM_DATA=… .venv/bin/python benchmarks/tuning.py [settings] [threads]
 
 EASE, EDLAE, DLAE and DEQL over the default coarse grid and its first refinements. Of the settings tried, some spread
 over the search are then fitted and evaluated one by one, as a user would without `tune`; their mean is scaled to all of
@@ -24,6 +24,7 @@ from monogram.models.registry import model_class
 
 ALONE = 12
 METRIC = "ndcg@20"
+NAMES = ["ease", "edlae", "dlae", "deql"]
 
 
 def movielens():
@@ -33,37 +34,39 @@ def movielens():
 
 
 def timed(work):
-    start = time.perf_counter()
+    """What the work gave, its seconds, and its seconds of processor: a busy machine changes these less."""
+    start, busy = time.perf_counter(), time.process_time()
     found = work()
-    return found, time.perf_counter() - start
+    return found, np.array([time.perf_counter() - start, time.process_time() - busy])
 
 
 def main():
-    settings = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    settings, threads = (int(one) for one in (sys.argv[1:] + ["560", "2"][len(sys.argv) - 1 :])[:2])
     split = mg.splits.holdout(movielens(), seed=1)
     inner = mg.splits.holdout(split.train, share=0.1, seed=0)
-    names = ["ease", "edlae", "dlae", "deql"]
-    mg.tune(None, names, protocol=split, metric=METRIC, budget="20 settings")  # compiles
-    found, seconds = timed(lambda: mg.tune(None, names, protocol=split, metric=METRIC, budget=f"{settings} settings"))
+    how = {"protocol": split, "metric": METRIC, "threads": threads}
+    mg.tune(None, NAMES, budget="20 settings", **how)  # compiles
+    found, search = timed(lambda: mg.tune(None, NAMES, budget=f"{settings} settings", **how))
     print(found)
     rows = found.rows()
-    search = sum(row["seconds"] for row in rows)
     evaluated, measured, worst = [], [], 0.0
     for at in np.linspace(0, len(rows) - 1, ALONE).astype(int):
-        row = rows[at]
-        model = model_class(row["model"])(**row["parameters"])
-        result, taken = timed(lambda model=model: mg.evaluate({"it": model}, inner, METRIC))
+        model = model_class(rows[at]["model"])(**rows[at]["parameters"])
+        result, taken = timed(lambda model=model: mg.evaluate({"it": model}, inner, METRIC, threads=threads))
         evaluated.append(taken)
-        _, fit = timed(lambda model=model: model.fit(inner.train))
-        _, rank = timed(lambda model=model: measure_model(model, inner, (parse(METRIC),), 2))
+        _, fit = timed(lambda model=model: model.fit(inner.train, threads=threads))
+        _, rank = timed(lambda model=model: measure_model(model, inner, (parse(METRIC),), threads))
         measured.append(fit + rank)
-        worst = max(worst, abs(result.value("it", METRIC) - row["value"]))
-    print(f"\n{len(rows)} settings: {search:.1f} s of search, {seconds:.1f} s with the refits and the test")
-    for name, times in (("mg.evaluate", evaluated), ("fit and measure, without floor and intervals", measured)):
-        whole = np.mean(times) * len(rows)
+        worst = max(worst, abs(result.value("it", METRIC) - rows[at]["value"]))
+    print(
+        f"\n{len(rows)} settings, {threads} threads: {search[0]:.1f} s with the refits and the test "
+        f"({search[1]:.1f} s of CPU)"
+    )
+    for name, times in (("by mg.evaluate", evaluated), ("by fit and measure, no floor, no interval", measured)):
+        mean, ratio = np.mean(times, axis=0), np.mean(times, axis=0) * len(rows) / search
         print(
-            f"alone by {name}: {np.mean(times):.2f} s each (mean of {ALONE}, {min(times):.2f} to {max(times):.2f}), "
-            f"{whole:.0f} s for all; {whole / search:.1f} times the search"
+            f"alone {name}: {mean[0]:.2f} s each ({mean[1]:.2f} s of CPU; mean of {ALONE}), scaled to all "
+            f"{mean[0] * len(rows):.0f} s: {ratio[0]:.1f} times the search ({ratio[1]:.1f} times by CPU)"
         )
     print(f"largest difference of a value to that of the setting alone: {worst:.1e}")
 

@@ -120,16 +120,23 @@ def same(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-def factors(rng, heads, n):
-    """Of either sign, some 0, powers of two: multiplying by them rounds nothing."""
-    return rng.choice([-2.0, -0.5, 0.0, 0.5, 1.0, 4.0], (heads, n))
+def factors(rng, heads, n, positive=False):
+    """Of either sign, some 0, or all above 0; powers of two: multiplying by them rounds nothing."""
+    return rng.choice([0.5, 1.0, 2.0] if positive else [-2.0, -0.5, 0.0, 0.5, 1.0, 4.0], (heads, n))
 
 
-@given(case=cases(), threads=st.sampled_from([1, 2]), tile=st.sampled_from([7, 64]), heads=st.integers(1, 4))
-def test_heads_by_rows_are_each_alone(case, threads, tile, heads):
+@given(
+    case=cases(),
+    threads=st.sampled_from([1, 2]),
+    tile=st.sampled_from([7, 64]),
+    heads=st.integers(1, 4),
+    positive=st.booleans(),
+    lowest=st.sampled_from([-1, 0, 1]),
+)
+def test_heads_by_rows_are_each_alone(case, threads, tile, heads, positive, lowest):
     rng, n, _, levels, histories, eligible, allowed, k = case
-    weights = rng.integers(-levels, levels, (n, n)).astype(np.float32)
-    scales = factors(rng, heads, n)
+    weights = rng.integers(lowest * levels if lowest < 0 else lowest, levels, (n, n)).astype(np.float32)
+    scales = factors(rng, heads, n, positive)
     before, topk.TILE = topk.TILE, tile
     try:
         found = heads_by_rows(weights, scales, histories, eligible, k, threads=threads)
@@ -150,3 +157,13 @@ def test_heads_by_gathering_are_each_alone(case, threads, heads):
     assert len(found) == heads
     for scale, best in zip(scales, found, strict=True):
         same(best, best_by_gathering(by_item, scale, own, coefficients, histories, eligible, k, threads=threads))
+
+
+@given(case=cases())
+def test_among_is_membership(case):
+    rng, n, users, _, histories, eligible, _, k = case
+    best = best_by_rows(rng.standard_normal((n, n)), histories, eligible, k)
+    wanted = sp.csr_array((rng.random((users, n)) < 0.3).astype(np.float32))
+    there = np.arange(k) < best.counts[:, None]
+    held = wanted.toarray()[np.arange(users)[:, None], best.items] > 0
+    np.testing.assert_array_equal(best.among(wanted), held & there)

@@ -107,35 +107,3 @@ def select(total: Any, first: int, items: Any, scores: Any, count: int) -> int:
                     count = offer(items, scores, count, first + t, total[t])
                     worst = scores[0] if count == len(items) else -np.inf
     return count
-
-
-@kernel
-def reached(items: Any, scores: Any, before: Any, scale: Any) -> float:
-    """A score that the k best by a scale exceed, from the k best by another: they are k items that reach it."""
-    low = np.inf
-    for t in range(len(items)):
-        if before[items[t]] == 0:
-            return -np.inf
-        low = min(low, scores[t] / before[items[t]] * scale[items[t]])
-    return low - 1e-9 * abs(low) - 1e-300  # a little below: the quotient was rounded
-
-
-@kernel
-def select_scaled(total: Any, scale: Any, low: float, first: int, items: Any, scores: Any, count: int) -> int:
-    """What `select` does with total·scale; what is closed stays closed, and nothing at or below `low` is offered."""
-    size = len(total)
-    worst = max(low, scores[0]) if count == len(items) else low
-    for base in range(0, size, 64):
-        end = min(base + 64, size)
-        found = end < base + 64
-        if not found:
-            part, factors = total[base:end], scale[base:end]
-            for t in range(64):
-                found |= part[t] * factors[t] > worst
-        if found:
-            for t in range(base, end):
-                score = total[t] * scale[t]
-                if score > worst and total[t] > -np.inf:
-                    count = offer(items, scores, count, first + t, score)
-                    worst = max(low, scores[0]) if count == len(items) else low
-    return count

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
-from monogram.engine.heap import close, keep, offer, reached, select, select_scaled, sort, worse
+from monogram.engine import heads, parallel
+from monogram.engine.heads import select_heads
+from monogram.engine.heap import close, keep, offer, select, sort, worse
 from monogram.engine.native import kernel
 from monogram.engine.scores import add_sparse_rows
 
@@ -66,6 +67,12 @@ class Best:
     scores: NDArray[np.float64]
     counts: NDArray[np.int64]
 
+    def among(self, wanted: Any) -> NDArray[np.bool_]:
+        """Whether each item is one that the same row of a CSR batch (sorted) holds; False beyond a list's end."""
+        out = np.zeros(self.items.shape, np.bool_)
+        _among(self.items, self.counts, wanted.indptr, wanted.indices, out)
+        return out
+
 
 def best_by_rows(
     weights: NDArray[Any],
@@ -105,13 +112,14 @@ def _by_rows(
 ) -> list[Best]:
     """One Best for each head; without heads one, of the sums as they are."""
     best = _empty(histories.shape[0], k, max(1, len(scales)))
-    data = histories.data.astype(np.float64)
+    data, bounds_ = histories.data.astype(np.float64), heads.bounds(scales)
 
     def block(start: int, stop: int) -> None:
         _rows(
             weights,
             base,
             scales,
+            *bounds_,
             histories.indptr,
             histories.indices,
             data,
@@ -244,6 +252,15 @@ def _arrays(eligible: Eligible) -> tuple[Any, ...]:
 
 
 @kernel
+def _among(items: Any, counts: Any, indptr: Any, indices: Any, out: Any) -> None:
+    for user in range(len(counts)):
+        row = indices[indptr[user] : indptr[user + 1]]
+        for place in range(counts[user]):
+            at = np.searchsorted(row, items[user, place])
+            out[user, place] = at < len(row) and row[at] == items[user, place]
+
+
+@kernel
 def _add(weights: Any, rows: Any, factors: Any, first: int, total: Any) -> None:
     """Add rows of the weights, from a column on, to the total; four at a time, so that four are on their way."""
     size, number = len(total), len(rows)
@@ -268,6 +285,8 @@ def _rows(
     weights: Any,
     base: Any,
     scales: Any,
+    sizes: Any,
+    upper: Any,
     indptr: Any,
     indices: Any,
     data: Any,
@@ -286,6 +305,7 @@ def _rows(
     n = len(base)
     tile = len(room)
     rows = weights.shape[0]
+    chosen = np.empty(tile if len(scales) > 0 else 0, np.int64)
     for first in range(0, n, tile):
         size = min(tile, n - first)
         total = room[:size]
@@ -304,13 +324,21 @@ def _rows(
                 keep(total, first, only[only_pointers[user] : only_pointers[user + 1]])
             if len(scales) == 0:
                 counts[0, user] = select(total, first, best_items[0, user], best_scores[0, user], counts[0, user])
-            for h in range(len(scales)):
-                items, scores = best_items[h, user], best_scores[h, user]
-                low = -np.inf
-                if h > 0 and counts[h - 1, user] == len(items):
-                    low = reached(best_items[h - 1, user], best_scores[h - 1, user], scales[h - 1], scales[h])
-                scale = scales[h, first : first + size]
-                counts[h, user] = select_scaled(total, scale, low, first, items, scores, counts[h, user])
+            else:
+                select_heads(
+                    total,
+                    first,
+                    scales,
+                    sizes,
+                    upper,
+                    best_items,
+                    best_scores,
+                    counts,
+                    user,
+                    chosen,
+                )
+    if n <= tile and len(scales) > 0:
+        return  # in one tile every head is sorted already
     for h in range(len(counts)):
         for user in range(start, stop):
             sort(best_items[h, user], best_scores[h, user], counts[h, user])

@@ -163,9 +163,9 @@ def measure(rank: Rank, log: Interactions, split: Split, asked: tuple[Metric, ..
     for start in range(0, histories.shape[0], BATCH):
         part = slice(start, min(start + BATCH, histories.shape[0]))
         seen = histories[part] if hidden is None else _union(histories[part], hidden[part])
-        keys = _keys(targets[part])
+        held_back = targets[part]
         for head, best in enumerate(rank(histories[part], Eligible.all_but(seen), longest)):
-            hits = _hits(best, keys, log.n_items)
+            hits = best.among(held_back)
             for place, metric in enumerate(by_user):
                 lists = _first(best, hits, wanted[part], surprise, metric.k)
                 out[head, part, place] = BY_USER[metric.name](lists)
@@ -214,19 +214,6 @@ def _union(left: Any, right: Any) -> Any:
     both = ((left != 0).astype(np.float32) + (right != 0).astype(np.float32)).tocsr()
     both.sort_indices()
     return both
-
-
-def _keys(targets: Any) -> NDArray[np.int64]:
-    """A number for each wanted pair of user and item, ascending."""
-    rows = np.repeat(np.arange(targets.shape[0]), np.diff(targets.indptr))
-    return np.asarray(rows * targets.shape[1] + targets.indices, np.int64)
-
-
-def _hits(best: Best, keys: NDArray[np.int64], items: int) -> NDArray[np.bool_]:
-    users, k = best.items.shape
-    mine = np.arange(users)[:, None] * items + best.items
-    there = keys.take(np.searchsorted(keys, mine), mode="clip") == mine if len(keys) else np.zeros_like(mine, bool)
-    return np.asarray(there & (np.arange(k) < best.counts[:, None]))
 
 
 def _first(best: Best, hits: NDArray[np.bool_], wanted: NDArray[np.int64], surprise: Any, k: int) -> Lists:

@@ -126,7 +126,7 @@ def _by_popularity(name: str, log: Any, rank: Axis) -> Space:
     if name != "ease":
         found["dropout"] = Axis(DROPOUTS, "odds")
     if name == "deql":
-        found["b"] = Axis(tuple(_rounded(0.1 * 1.25**step, "factor") for step in range(16)), free=True)
+        found["b"] = Axis(tuple(_rounded(0.1 * 1.12**step, "factor") for step in range(32)), free=True)
     if name.startswith("low_rank"):
         found["rank"] = rank
     return found
@@ -153,9 +153,9 @@ def _axis(values: Any) -> Axis:
 
 
 def coarse(name: str, axes: Space) -> list[Setting]:
-    """Every combination of the coarse values, those in the middle first."""
-    lists = [list(axis.values) for axis in axes.values()]
-    return _settings(name, axes, itertools.product(*map(_from_the_middle, lists)))
+    """Every combination of the coarse values, those in the middle first (of a free axis in order: all are tried)."""
+    lists = [list(axis.values) if axis.free else _from_the_middle(list(axis.values)) for axis in axes.values()]
+    return _settings(name, axes, itertools.product(*lists))
 
 
 def finer(name: str, axes: Space, best: Mapping[str, Any], share: float) -> list[Setting]:

@@ -1,0 +1,142 @@
+"""The same sums ranked by several scales: models whose scores differ by a factor of each item alone.
+
+The k best by one scale are k items that reach some score by any other; nothing below that can be among its best. So one
+head is ranked in full, and the others choose from the few items that reach what they must by the largest of all factors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine.heap import offer, sort
+from monogram.engine.native import kernel
+
+Float = NDArray[np.float64]
+
+
+def bounds(scales: Float) -> tuple[Float, Float]:
+    """A size for each scale, and by item the largest factor relative to it; none where a factor is not above 0."""
+    if len(scales) < 2 or not (scales > 0).all():
+        return np.ones(len(scales)), np.zeros(0)
+    sizes = scales.mean(axis=1)
+    return sizes, np.asarray((scales / sizes[:, None]).max(axis=0))
+
+
+@kernel
+def select_heads(
+    total: Any,
+    first: int,
+    scales: Any,
+    sizes: Any,
+    upper: Any,
+    items: Any,
+    scores: Any,
+    counts: Any,
+    user: int,
+    room: Any,
+) -> None:
+    """Choose from the totals of one user, from an item on, for every head; items, scores and counts are of all users.
+
+    Where these are all items the lists are sorted when it returns; else they are heaps, to be offered the next ones.
+    """
+    heads, _, k = items.shape
+    size = len(total)
+    whole = size == scales.shape[1]
+    for h in range(heads):
+        own, values, low = items[h, user], scores[h, user], -np.inf
+        if h > 0 and counts[h - 1, user] == k:
+            low = reached(items[h - 1, user], scores[h - 1, user], scales[h - 1], scales[h])
+        counts[h, user] = select_scaled(
+            total, scales[h, first : first + size], low, first, own, values, counts[h, user]
+        )
+        if whole:
+            sort(own, values, counts[h, user])
+            few = h == 0 and counts[0, user] == k and len(upper) > 0
+            if few and _others(total, scales, sizes, upper, items, scores, user, room):
+                counts[:, user] = k
+                return
+
+
+@kernel
+def _others(total: Any, scales: Any, sizes: Any, upper: Any, items: Any, scores: Any, user: int, room: Any) -> bool:
+    """Rank for all heads but the first, from the few items that any of them may choose; False where that cannot be."""
+    floor = np.inf
+    for h in range(1, len(scales)):
+        floor = min(floor, reached(items[0, user], scores[0, user], scales[0], scales[h]) / sizes[h])
+    if not floor > 0:
+        return False
+    number = _above(total, upper, floor * (1 - 1e-9), room)
+    for h in range(1, len(scales)):
+        low = reached(items[0, user], scores[0, user], scales[0], scales[h])
+        _insert(room[:number], total, scales[h], low, items[h, user], scores[h, user])
+    return True
+
+
+@kernel
+def reached(items: Any, scores: Any, before: Any, scale: Any) -> float:
+    """A score that the k best by a scale exceed, from the k best by another: they are k items that reach it."""
+    low = np.inf
+    for t in range(len(items)):
+        if before[items[t]] == 0:
+            return -np.inf
+        low = min(low, scores[t] / before[items[t]] * scale[items[t]])
+    return low - 1e-9 * abs(low) - 1e-300  # a little below: the quotient was rounded
+
+
+@kernel
+def _above(total: Any, scale: Any, low: float, out: Any) -> int:
+    """Which totals exceed a score by their scale; how many."""
+    size, count = len(total), 0
+    for base in range(0, size, 32):
+        end = min(base + 32, size)
+        found = end < base + 32
+        if not found:
+            part, factors = total[base:end], scale[base:end]
+            for t in range(32):  # a fixed number: then it is done eight at a time
+                found |= part[t] * factors[t] > low
+        if found:
+            for t in range(base, end):
+                if total[t] * scale[t] > low:
+                    out[count] = t
+                    count += 1
+    return count
+
+
+@kernel
+def _insert(chosen: Any, total: Any, scale: Any, low: float, items: Any, scores: Any) -> None:
+    """The k best of a few items of ascending index, of which k exceed a score: each goes to its place at once."""
+    k, count, worst = len(items), 0, low
+    for item in chosen:
+        score = total[item] * scale[item]
+        if score > worst:
+            at = count if count < k else k - 1
+            while at > 0 and scores[at - 1] < score:
+                scores[at], items[at] = scores[at - 1], items[at - 1]
+                at -= 1
+            scores[at], items[at] = score, item
+            count = min(count + 1, k)
+            worst = max(low, scores[k - 1]) if count == k else low
+
+
+@kernel
+def select_scaled(total: Any, scale: Any, low: float, first: int, items: Any, scores: Any, count: int) -> int:
+    """What `heap.select` does, with total·scale; what is closed stays closed, nothing at or below `low` is offered."""
+    size = len(total)
+    worst = max(low, scores[0]) if count == len(items) else low
+    for base in range(0, size, 64):
+        end = min(base + 64, size)
+        found = end < base + 64
+        if not found:
+            part, factors = total[base:end], scale[base:end]
+            for t in range(64):
+                found |= part[t] * factors[t] > worst
+        if found:
+            for t in range(base, end):
+                score = total[t] * scale[t]
+                if score > worst and total[t] > -np.inf:
+                    count = offer(items, scores, count, first + t, score)
+                    worst = max(low, scores[0]) if count == len(items) else low
+    return count
