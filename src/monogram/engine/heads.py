@@ -1,7 +1,7 @@
 """The same sums ranked by several scales: models whose scores differ by a factor of each item alone.
 
 The k best by one scale are k items that reach some score by any other; nothing below that can be among its best. So one
-head is ranked in full, and the others choose from the few items that reach what they must by the largest of all factors.
+head is ranked in full, and the others choose from the few items that reach what they must by the largest factor.
 """
 
 from __future__ import annotations
