@@ -41,7 +41,8 @@ ROOMS = {
     "testing": {"data", "engine", "weights", "ranking", "models", "testing"},
     "evaluation": {"data", "engine", "weights", "ranking", "models", "evaluation"},
     "tuning": {"data", "engine", "weights", "ranking", "models", "evaluation", "tuning"},
-    "cli": {"data", "engine", "store", "ranking", "models", "evaluation", "tuning", "cli"},
+    "reproduce": {"data", "engine", "weights", "models", "evaluation", "tuning", "reproduce"},
+    "cli": {"data", "engine", "store", "ranking", "models", "evaluation", "tuning", "reproduce", "cli"},
 }
 
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "tune": "Find the best setting for a log, within a budget.",
     "plan": "What a fit would cost, before it costs anything.",
     "inspect": "What is in a model file, without loading it.",
+    "reproduce": "The papers' tables: their numbers beside ours.",
     "data": "The public data sets the papers use.",
 }
 

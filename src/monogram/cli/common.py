@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
@@ -136,29 +135,3 @@ def tell_unknown(what: str, ids: Sequence[Any], advice: str = "") -> None:
     """Say which ids were left out because the model does not know them, and what may help."""
     if ids:
         talk(f"unknown {what}, left out: {few(ids)}{advice}")
-
-
-@contextmanager
-def whole_file(path: str | Path) -> Iterator[BinaryIO]:
-    """A file to write to that appears under its name when the block ends well, and not at all when it does not."""
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise StorageError(f"{path} was not written: there is no folder {target.parent}; make it first")
-    if target.exists() and not target.is_file():
-        raise StorageError(f"{path} was not written: it is not a file; give a file's name")
-    temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if not isinstance(error, OSError) or isinstance(error, StorageError | BrokenPipeError):
-            raise
-        raise StorageError(
-            f"{path} was not written: {error.strerror or error}. What was there before is untouched; "
-            "check the space on the disk and that the folder may be written to"
-        ) from error

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monogram._version import __version__
-from monogram.cli.common import Json, answer, draw, talk, whole_file
+from monogram.cli.common import Json, answer, draw, talk
 from monogram.errors import DataError, ParameterError
+from monogram.safe import whole_file
 
 if TYPE_CHECKING:
     from monogram.data.public import DataSet

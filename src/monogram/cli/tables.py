@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from monogram.cli.common import whole_file
 from monogram.errors import ParameterError
+from monogram.safe import whole_file
 
 
 class Format(StrEnum):

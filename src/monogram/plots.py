@@ -1,0 +1,188 @@
+"""Pictures of a search or a paper's figure: rows in, PNG or SVG out. Needs the extra `plot`.
+
+A row is a dictionary, such as `{"model": "EDLAE", "l2": 100, "dropout": 0.3, "ndcg@20": 0.15}`. Lines differ in colour
+(Okabe and Ito's, which colour-blind people tell apart), marker and dash, so that they also do in a grey print.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from monogram.errors import MissingExtraError, ParameterError
+from monogram.safe import whole_file
+
+Rows = Sequence[Mapping[str, Any]]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)), (0, (1, 1)))
+FORMS = (".png", ".svg")
+STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "monogram"}
+LABELS = {
+    "b": "b, weight of the error on kept entries",
+    "rank": "rank",
+    "epochs": "epoch",
+    "l2": "l2, penalty on the squared weights",
+    "dropout": "dropout",
+    "keep": "keep, probability with which a factor is kept",
+}
+
+
+def heat_map(rows: Rows, metric: str, *, x: str = "l2", y: str = "dropout", title: str = "") -> Any:
+    """A metric against two parameters; the best cell is framed, and each has its number.
+
+    Parameters
+    ----------
+    rows : each with the keys `x`, `y` and `metric`
+    metric : what is shown; higher is better
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`.
+    """
+    _check(rows, (x, y, metric))
+    across, up = (sorted({row[key] for row in rows}) for key in (x, y))
+    values = [[math.nan] * len(across) for _ in up]
+    for row in rows:
+        values[up.index(row[y])][across.index(row[x])] = float(row[metric])
+    figure, axes = _figure(1.6 + 0.75 * len(across), 1.5 + 0.42 * len(up))
+    drawn = axes.imshow(values, origin="lower", aspect="auto", cmap="viridis")
+    axes.set_xticks(range(len(across)), [f"{one:g}" for one in across])
+    axes.set_yticks(range(len(up)), [f"{one:g}" for one in up])
+    _write_cells(axes, values)
+    _name(axes, x, y, title)
+    figure.colorbar(drawn, ax=axes, label=metric)
+    return figure
+
+
+def _write_cells(axes: Any, values: list[list[float]]) -> None:
+    known = [(value, up, across) for up, line in enumerate(values) for across, value in enumerate(line)
+             if not math.isnan(value)]  # fmt: skip
+    low, high = min(known)[0], max(known)[0]
+    for value, up, across in known:
+        dark = value - low < 0.6 * (high - low)
+        axes.text(across, up, f"{value:.4f}", ha="center", va="center", size=7, color="white" if dark else "black")
+    _, up, across = max(known)
+    patches = _part("matplotlib.patches")
+    axes.add_patch(patches.Rectangle((across - 0.5, up - 0.5), 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=2.5))
+
+
+def against(
+    rows: Rows,
+    metric: str,
+    *,
+    x: str,
+    lines: str = "model",
+    marks: Mapping[str, float] | None = None,
+    logarithmic: bool = False,
+    title: str = "",
+) -> Any:
+    """A metric against one parameter, a line for each model.
+
+    Parameters
+    ----------
+    rows : each with the keys `x`, `lines` and `metric`; with `low` and `high` too, the interval is drawn
+    lines : the key that tells the lines apart
+    marks : values to show as labelled horizontal lines, such as {"the paper's EDLAE": 0.1539}
+    logarithmic : the scale of x
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`.
+    """
+    _check(rows, (x, lines, metric))
+    figure, axes = _figure(5.6, 3.6)
+    for place, name in enumerate(dict.fromkeys(str(row[lines]) for row in rows)):
+        own = sorted((row for row in rows if str(row[lines]) == name), key=lambda row: float(row[x]))
+        look = {"color": COLOURS[place % 7], "marker": MARKERS[place % 7], "linestyle": DASHES[place % 7]}
+        at = [float(row[x]) for row in own]
+        axes.plot(at, [float(row[metric]) for row in own], label=name, markersize=5, linewidth=1.6, **look)
+        if all(row.get("low") is not None and row.get("high") is not None for row in own):
+            ends = ([float(row[end]) for row in own] for end in ("low", "high"))
+            axes.fill_between(at, *ends, color=look["color"], alpha=0.12, linewidth=0)
+    for place, (label, value) in enumerate((marks or {}).items()):
+        axes.axhline(value, color="#555555", linewidth=1, linestyle=DASHES[(place + 1) % 7])
+        axes.annotate(f"{label} {value:.4f}", (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+                      size=7.5, color="#333333")  # fmt: skip
+    if logarithmic:
+        _logarithmic(axes, sorted({float(row[x]) for row in rows}))
+    _name(axes, x, metric, title)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def against_b(rows: Rows, metric: str, **more: Any) -> Any:
+    """A metric against b (P0's figure); see `against`."""
+    return against(rows, metric, x="b", **more)
+
+
+def against_rank(rows: Rows, metric: str, **more: Any) -> Any:
+    """A metric against the rank (P1's and P2's figure); see `against`."""
+    return against(rows, metric, x="rank", logarithmic=True, **more)
+
+
+def convergence(rows: Rows, metric: str, **more: Any) -> Any:
+    """A metric by epoch (P3's figure); see `against`."""
+    return against(rows, metric, x="epochs", logarithmic=True, **more)
+
+
+def save(figure: Any, path: str | Path) -> None:
+    """Write a picture; the ending of the name says which kind, .png or .svg."""
+    form = Path(path).suffix.lower()
+    if form not in FORMS:
+        raise ParameterError(f"{path}: expected a name ending in {' or '.join(FORMS)}")
+    drawn = picture(figure, form)
+    with whole_file(path) as file:
+        file.write(drawn)
+
+
+def picture(figure: Any, form: str = ".svg") -> bytes:
+    """The bytes of a picture; the same rows give the same bytes."""
+    matplotlib, held = _part("matplotlib"), io.BytesIO()
+    nothing = {"Date": None} if form == ".svg" else {"Software": None}
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(held, format=form.removeprefix("."), dpi=160, metadata=nothing)
+    return held.getvalue()
+
+
+def _part(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("pictures need matplotlib: pip install 'monogram[plot]'") from error
+
+
+def _figure(width: float, height: float) -> tuple[Any, Any]:
+    """An empty picture; not through pyplot, which would keep it and ask for a screen."""
+    matplotlib, module = _part("matplotlib"), _part("matplotlib.figure")
+    with matplotlib.rc_context(STYLE):
+        figure = module.Figure(figsize=(width, height), layout="constrained", facecolor="white")
+        return figure, figure.add_subplot()
+
+
+def _name(axes: Any, x: str, y: str, title: str) -> None:
+    axes.set_xlabel(LABELS.get(x, x))
+    axes.set_ylabel(LABELS.get(y, y))
+    axes.set_title(title, fontsize=9.5, loc="left")
+
+
+def _logarithmic(axes: Any, values: list[float]) -> None:
+    axes.set_xscale("log")
+    axes.set_xticks(values, [f"{one:g}" for one in values])
+    axes.minorticks_off()
+
+
+def _check(rows: Rows, keys: tuple[str, ...]) -> None:
+    if not rows:
+        raise ParameterError("there are no rows to draw")
+    for key in keys:
+        if any(row.get(key) is None for row in rows):
+            raise ParameterError(f"a row has no {key!r}; expected {', '.join(keys)} in each")

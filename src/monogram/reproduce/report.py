@@ -1,0 +1,160 @@
+"""A paper's cells as a report: tables, notes, order and gaps, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from monogram import plots
+from monogram._version import __version__
+from monogram.engine.memory import show
+from monogram.errors import MissingExtraError
+from monogram.reproduce.blocks import Block, Grid, Heading, Items, Picture, Text
+from monogram.reproduce.cells import OTHER_MACHINE, STAND_IN, Cell, agreement, gaps
+from monogram.reproduce.paper import Paper, Table
+
+VERDICTS = (
+    "reproduced: the paper's number lies in our 95% interval or within .001 of ours; better: ours is above; short: "
+    "ours is below. A stand-in is another data set than the paper's: its numbers get no verdict, only the order of the "
+    "rows and the gaps between them are compared. Seconds and memory are of the fit on the machine that made this "
+    "report; rows that share an inverse each show the seconds of that one inverse."
+)
+
+
+def report(paper: Paper, cells: Sequence[Cell], command: str = "") -> list[Block]:
+    """The blocks of a report."""
+    blocks: list[Block] = [Heading(1, paper.title), Text(f"{paper.source}. Protocol: {paper.protocol}.")]
+    made = f"Made by Monogram {__version__}" + (" with this command:" if command else ".")
+    blocks += [Text(made), *([Text(command, code=True)] if command else []), Text(VERDICTS), Text(summary(cells))]
+    for table in paper.tables:
+        own = [cell for cell in cells if cell.table == table.name]
+        if own:
+            blocks += _section(paper, table, own)
+    return blocks
+
+
+def summary(cells: Iterable[Cell]) -> str:
+    """How many cells have which verdict."""
+    counts: dict[str, int] = {}
+    for cell in cells:
+        counts[cell.verdict] = counts.get(cell.verdict, 0) + 1
+    return "Cells: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()) + "."
+
+
+def _section(paper: Paper, table: Table, cells: Sequence[Cell]) -> Iterator[Block]:
+    yield Heading(2, f"{table.name.capitalize()}: {table.title}")
+    if table.note:
+        yield Text(table.note)
+    for data in table.data:
+        own = [cell for cell in cells if cell.data == data]
+        if not own:
+            continue
+        used = next((cell.used for cell in own if cell.used), None)
+        place = data if used in (None, data) else f"{used}, standing in for {data}"
+        yield Heading(3, place)
+        yield _grid(table, own, f"{table.name.capitalize()}, {place}, {table.part} part")
+        notes = dict.fromkeys(f"{cell.row}: {cell.reason}" for cell in own if cell.reason)
+        if notes:
+            yield Items(list(notes))
+        if used not in (None, data) and not table.axis:
+            yield from _order(table, own)
+        if table.axis and used:
+            yield from _pictures(paper, table, own, place)
+
+
+def _grid(table: Table, cells: Sequence[Cell], caption: str) -> Grid:
+    headers = ["row", "settings"]
+    for metric in table.metrics:
+        headers += [f"{metric}: paper", "ours [95%]", "difference"]
+    headers += ["verdict", "seconds", "memory"]
+    width = len(table.metrics)
+    rows = [_line(cells[at : at + width]) for at in range(0, len(cells), width)]
+    numbers = set(range(2, 2 + 3 * width)) | {len(headers) - 2, len(headers) - 1}
+    return Grid(caption, headers, rows, frozenset(numbers))
+
+
+def _line(cells: Sequence[Cell]) -> list[str]:
+    """A row of a table: the cells of its metrics side by side."""
+    first = cells[0]
+    line = [first.row, settings(first.settings)]
+    for cell in cells:
+        between = "" if cell.low is None else f" [{_number(cell.low)}, {_number(cell.high)}]"
+        spread = "" if cell.spread is None else f" ± {_number(cell.spread)}"
+        far = cell.difference
+        line += [_number(cell.printed, cell.metric) + spread, _number(cell.value, cell.metric) + between]
+        line += ["" if far is None else f"{far:+.4f}" if cell.metric != "rank" else f"{far:+.0f}"]
+    verdicts = [cell.verdict for cell in cells]
+    same = len(set(verdicts)) == 1
+    line.append(verdicts[0] if same else "; ".join(f"{cell.metric} {cell.verdict}" for cell in cells))
+    line.append("" if first.seconds is None else f"{first.seconds:.1f}")
+    line.append("" if first.bytes is None else show(first.bytes))
+    return line
+
+
+def settings(given: Any) -> str:
+    """Settings for people: l2 100, dropout 0.3."""
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in given.items()
+    )
+
+
+def _number(value: float | None, metric: str = "") -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if metric == "rank" else f"{value:,.1f}" if metric == "seconds" else f"{value:.4f}"
+
+
+def _order(table: Table, cells: Sequence[Cell]) -> Iterator[Block]:
+    """For a stand-in: whether the rows stand as in the paper, and how far apart."""
+    for metric in table.metrics:
+        own = [cell for cell in cells if cell.metric == metric and cell.verdict in (STAND_IN, OTHER_MACHINE)]
+        apart = gaps(own)
+        if not apart:
+            continue
+        agreed, told = agreement(own)
+        first = next(cell.row for cell in own if cell.printed is not None and cell.value is not None)
+        yield Text(f"{metric}: of the {told} pairs of rows that the paper tells apart, {agreed} are in its order here.")
+        rows = [[gap.row, f"{gap.printed:+.4f}", f"{gap.value:+.4f}"] for gap in apart]
+        headers = ["row", f"paper: less {first}", f"ours: less {first}"]
+        yield Grid(f"Gaps in {metric} to {first}", headers, rows, frozenset({1, 2}))
+
+
+def _pictures(paper: Paper, table: Table, cells: Sequence[Cell], place: str) -> Iterator[Block]:
+    """A figure for each metric; without matplotlib, how to get it."""
+    for metric in table.metrics:
+        rows = [
+            {"model": cell.row, metric: cell.value, "low": cell.low, "high": cell.high, **cell.settings}
+            for cell in cells
+            if cell.metric == metric and cell.value is not None
+        ]
+        title = f"{table.name.capitalize()}, {place}"
+        try:
+            drawn = plots.picture(_draw(paper, table, cells, rows, metric, title))
+        except MissingExtraError as error:
+            yield Text(f"The picture is missing: {error}.")
+            return
+        name = f"{table.name}-{cells[0].data}-{metric}".replace(" ", "-").replace("@", "-")
+        yield Picture(name, f"{metric} against {' and '.join(table.axis)}, {place}", drawn)
+
+
+def _draw(
+    paper: Paper, table: Table, cells: Sequence[Cell], rows: list[dict[str, Any]], metric: str, title: str
+) -> Any:
+    if len(table.axis) == 2:
+        return plots.heat_map(rows, metric, x=table.axis[0], y=table.axis[1], title=title)
+    logarithmic = table.axis[0] in ("rank", "epochs")
+    marks = _marks(paper, table, cells, metric)
+    return plots.against(rows, metric, x=table.axis[0], marks=marks, logarithmic=logarithmic, title=title)
+
+
+def _marks(paper: Paper, table: Table, cells: Sequence[Cell], metric: str) -> dict[str, float]:
+    """The paper's own numbers for the lines of a figure, where another of its tables prints them for this data set."""
+    data, found = cells[0].data, {}
+    if cells[0].used == data:
+        for other in paper.tables:
+            for row in other.rows:
+                if row.name in table.marks and data in row.printed and metric in other.metrics:
+                    number = row.printed[data][other.metrics.index(metric)]
+                    if number is not None:
+                        found[f"the paper's {row.name}"] = number
+    return found

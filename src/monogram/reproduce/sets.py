@@ -1,0 +1,138 @@
+"""From a data set's name to the split a paper measures on: found, read, prepared, cut; or what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monogram.data import public, splits
+from monogram.data.interactions import Interactions
+from monogram.data.parts import events, part_of
+from monogram.data.readers import read
+from monogram.data.splits import Split
+
+SEED = 98765  # of the reference code of the strong protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """What is done with a log before it is cut.
+
+    Attributes
+    ----------
+    rating : the lowest rating that counts; None: every event
+    users, items : least events of a user and of an item, together until both hold
+    first : least events of an item, before all else
+    held : users held out for validation, and as many for test (protocol strong)
+    """
+
+    rating: float | None = None
+    users: int = 0
+    items: int = 0
+    first: int = 0
+    held: int = 0
+
+
+PREPARATIONS: dict[tuple[str, str], Preparation] = {
+    ("strong", "ml-20m"): Preparation(rating=4, users=5, held=10_000),
+    ("strong", "netflix"): Preparation(rating=4, users=5, held=40_000),
+    ("strong", "msd"): Preparation(first=200, users=20, held=50_000),
+    ("strong", "ml-1m"): Preparation(rating=4, users=5, held=1_000),
+    ("ratio811", "ml-10m"): Preparation(rating=3, users=5, items=5),
+    ("ratio811", "amazon-electronics"): Preparation(rating=3, users=5, items=5),
+    ("ratio811", "steam"): Preparation(users=5, items=5),
+    ("ratio811", "ml-1m"): Preparation(rating=3, users=5, items=5),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A data set that is on this machine."""
+
+    name: str
+    path: Path
+    folder: Path
+    protocol: str
+    preparation: Preparation
+
+    def checksum(self) -> str:
+        """SHA-256 of the file, or of the names and contents of a folder."""
+        files = sorted(one for one in self.path.rglob("*") if one.is_file()) if self.path.is_dir() else [self.path]
+        digest = hashlib.sha256()
+        for file in files:
+            with file.open("rb") as content:
+                digest.update(file.name.encode() + hashlib.file_digest(content, "sha256").digest())
+        return digest.hexdigest()
+
+    def document(self, part: str) -> dict[str, Any]:
+        """What makes a number of this place comparable with another, for the key of a cache."""
+        cut = {"protocol": self.protocol, "part": part, "seed": SEED, "preparation": asdict(self.preparation)}
+        return {"data": self.checksum(), **cut}
+
+    def split(self, part: str) -> Split:
+        """The cut for measuring on "test" or "validation"."""
+        if self.protocol == "lightgcn":
+            return splits.public(self.path) if self._is_npz() else self._by_its_code()["split"]
+        log = self._log()
+        if self.protocol == "ratio811":
+            return splits.ratio811(log, seed=1, part=part)
+        return _half(splits.strong(log, users=2 * self.preparation.held, seed=SEED), part)
+
+    def _is_npz(self) -> bool:
+        return self.path.suffix == ".npz"
+
+    def _log(self) -> Interactions:
+        log: Interactions
+        if not self._is_npz():
+            log = self._by_its_code()["log"]
+            return log
+        how = self.preparation
+        log = read(self.path, weight=None if how.rating is None else "rating", quiet=True)
+        if how.rating is not None:
+            kept = events(log, log.matrix.data >= how.rating)
+            log = Interactions.from_csr(kept.matrix, kept.users.ids(np.arange(kept.n_users)),
+                                        kept.items.ids(np.arange(kept.n_items)), merge="binary")  # fmt: skip
+        if how.first:
+            log = log.at_least(items=how.first)
+        return log.at_least(users=how.users, items=how.items)
+
+    def _by_its_code(self) -> Mapping[str, Any]:
+        """What the reading code of the data set makes, run as it is shown: in the data folder."""
+        names: dict[str, Any] = {}
+        with contextlib.chdir(self.folder):
+            exec(public.get(self.name).reading, names)
+        return names
+
+
+def find(name: str, folder: Path | None, protocol: str) -> Place | None:
+    """The local copy of a data set; None when there is none."""
+    folder = folder or public.folder()
+    if folder is None:
+        return None
+    npz = folder / f"{name}.npz"
+    path = npz if npz.exists() else public.find(name, folder) if name in public.DATA_SETS else None
+    usable = path is not None and path.suffix != ".zip"
+    how = PREPARATIONS.get((protocol, name), Preparation())
+    return Place(name, path, folder.resolve(), protocol, how) if path is not None and usable else None
+
+
+def missing(name: str) -> str:
+    """Which file is not there, and how to get it."""
+    one = public.get(name)
+    get = f"monogram data download {name}" if one.url else f"by hand from {one.source}"
+    return f"{one.files[0]} is not in the data folder; to get it: {get} (see: monogram data show {name})"
+
+
+def _half(split: Split, part: str) -> Split:
+    """Of the users held out, one half is for validation, the other for test."""
+    number = split.histories.n_users
+    order = np.random.default_rng(SEED).permutation(number)
+    rows = np.sort(order[: number // 2] if part == "validation" else order[number // 2 :])
+    every = np.arange(split.histories.n_items)
+    return replace(split, histories=part_of(split.histories, rows, every), targets=part_of(split.targets, rows, every))

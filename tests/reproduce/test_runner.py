@@ -1,0 +1,112 @@
+"""Rows become cells: none is dropped, what is kept is not computed again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import monogram as mg
+from monogram.errors import ParameterError
+from monogram.reproduce import runner as runner_
+from monogram.reproduce import sets
+from monogram.reproduce.cache import Cache
+from monogram.reproduce.paper import Row, Table
+from monogram.reproduce.runner import Asked, Runner
+
+
+def test_every_row_has_its_cells(paper, folder, tmp_path):
+    cells = Runner(folder, Cache(tmp_path / "cache")).run(paper)
+    table = [cell for cell in cells if cell.table == "table 1"]
+    found = {(cell.data, cell.row, cell.metric): cell for cell in table}
+    assert len(table) == len(found) == 4 * 2 + 2 * 2
+    ease = found["gowalla", "EASE", "recall@5"]
+    split = mg.splits.lightgcn(folder / "gowalla.npz")
+    expected = mg.evaluate(mg.EASE(l2=10), split, ["recall@5"]).rows()[0]
+    found_here = (ease.value, ease.low, ease.high, ease.users)
+    assert found_here == pytest.approx(tuple(expected[name] for name in ("value", "low", "high", "users")))
+    assert ease.verdict == "short"
+    assert ease.seconds > 0
+    assert ease.used == "gowalla"
+    assert found["gowalla", "EASE", "ndcg@5"].verdict == "better"
+    assert found["gowalla", "DEQL", "ndcg@5"].verdict == "not printed"
+    assert found["gowalla", "Deep", "ndcg@5"].verdict == "no model"
+    assert found["gowalla", "DLAE", "ndcg@5"].verdict == "no settings"
+    missing = found["yelp2018", "DLAE", "recall@5"]
+    assert missing.verdict == "no data"
+    assert "yelp2018/train.txt" in missing.reason
+    figure = [cell for cell in cells if cell.table == "figure b"]
+    assert [cell.settings["b"] for cell in figure] == [0.0, 0.5, 1.0]
+    assert all(cell.value is not None for cell in figure)
+
+
+def test_a_second_run_computes_nothing(paper, folder, tmp_path, monkeypatch):
+    cache, said = Cache(tmp_path / "cache"), []
+    first = Runner(folder, cache, tell=said.append).run(paper)
+    assert any("EASE(l2=10.0)" in text for text in said)
+    monkeypatch.setattr(runner_.family, "fitted", None)
+    assert Runner(folder, cache).run(paper) == first
+
+
+def test_an_interrupted_run_goes_on(paper, folder, tmp_path, monkeypatch):
+    cache, real, done = Cache(tmp_path / "cache"), runner_.measured, []
+
+    def counted(*arguments):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(runner_, "measured", counted)
+    with pytest.raises(KeyboardInterrupt):
+        Runner(folder, cache).run(paper)
+    monkeypatch.setattr(runner_, "measured", lambda *arguments: done.append(arguments) or real(*arguments))
+    Runner(folder, cache).run(paper)
+    assert len(done) == 4, "EASE, and three b of which the table has one"
+
+
+def test_a_fit_that_is_refused_is_a_cell_with_the_reason(paper, folder, tmp_path):
+    cells = Runner(folder, Cache(tmp_path), fit={"memory": 10}).run(paper, Asked(rows=["EASE"]))
+    assert {cell.verdict for cell in cells if cell.data == "gowalla"} == {"failed"}
+    assert all("memory" in cell.reason or "GB" in cell.reason or "B" in cell.reason for cell in cells)
+    assert not list(tmp_path.glob("*.json")), "a failure is not kept"
+
+
+def test_a_stand_in_gets_no_verdict(paper, folder, tmp_path):
+    row = Row(name="EASE", model="ease", settings={"gowalla": {"l2": 1.0}}, printed={"amazon-book": (0.5,)})
+    own = Row(name="EDLAE", model="edlae", settings={"amazon-book": {"l2": 1.0}}, printed={"amazon-book": (0.4,)})
+    table = Table(name="t", title="t", metrics=("ndcg@5",), data=("amazon-book",), rows=(row, own))
+    stood = replace(paper, tables=(table,), stand_ins={"amazon-book": "gowalla"})
+    first, second = Runner(folder, Cache(tmp_path / "c")).run(stood, Asked(data=["gowalla"]))
+    assert (first.verdict, first.used, first.data, first.difference) == ("stand-in", "gowalla", "amazon-book", None)
+    assert second.verdict == "no data"
+    assert sets.find("amazon-book", folder, "lightgcn") is None
+
+
+def test_rank_and_seconds_are_of_the_fit(paper, folder, tmp_path):
+    settings = {"gowalla": {"rank": 3}}
+    row = Row(name="LRR", model="lrr", settings=settings, printed={"gowalla": (3.0, 10.0)})
+    table = Table(name="t", title="t", metrics=("rank", "seconds"), data=("gowalla",), rows=(row,))
+    rank, seconds = Runner(folder, Cache(tmp_path / "c")).run(replace(paper, tables=(table,)))
+    assert (rank.value, rank.verdict) == (3.0, "reproduced")
+    assert seconds.verdict == "another machine"
+    assert seconds.value == seconds.seconds
+
+
+def test_settings_may_be_searched(paper, folder, tmp_path):
+    runner = Runner(folder, Cache(tmp_path / "c"), choose=lambda row, place, table: {"l2": 7.0})
+    cells = runner.run(paper, Asked(data=["gowalla"], tables=["table 1"]))
+    assert {cell.settings["l2"] for cell in cells if cell.row != "Deep"} == {7.0}
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (Asked(rows=["EASY"]), "has no row 'EASY'; expected one of Deep, EASE"),
+        (Asked(data=["ml-1m"]), "has no data set"),
+        (Asked(tables=["table 9"]), "has no table"),
+    ],
+)
+def test_a_name_that_is_not_there(paper, folder, tmp_path, asked, text):
+    with pytest.raises(ParameterError, match=text):
+        Runner(folder, Cache(tmp_path)).run(paper, asked)

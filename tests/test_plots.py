@@ -1,0 +1,81 @@
+"""Pictures: both formats, nothing hidden, the same bytes each time."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from monogram import plots
+from monogram.errors import MissingExtraError, ParameterError
+
+GRID = [{"l2": l2, "dropout": p, "ndcg@20": 0.1 + l2 / 1000 - p * p} for l2 in (10, 50, 100) for p in (0.1, 0.3)]
+LINES = [
+    {"model": name, "b": b, "rank": int(1 + 10 * b), "epochs": int(1 + 4 * b), "ndcg@20": 0.1 + b / (50 + place)}
+    for place, name in enumerate(("DEQL", "EDLAE"))
+    for b in (0, 0.5, 1, 2)
+]
+
+
+@pytest.fixture(autouse=True)
+def _matplotlib():
+    pytest.importorskip("matplotlib")
+
+
+def drawings():
+    return {
+        "heat": plots.heat_map(GRID, "ndcg@20", title="t"),
+        "b": plots.against_b([row | {"low": 0.09, "high": 0.2} for row in LINES], "ndcg@20", marks={"paper": 0.12}),
+        "rank": plots.against_rank(LINES, "ndcg@20"),
+        "epochs": plots.convergence(LINES, "ndcg@20"),
+    }
+
+
+def test_png_and_svg(tmp_path):
+    for name, figure in drawings().items():
+        plots.save(figure, tmp_path / f"{name}.png")
+        plots.save(figure, tmp_path / f"{name}.svg")
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert ET.fromstring((tmp_path / f"{name}.svg").read_bytes()).tag.endswith("svg")
+
+
+def test_the_same_rows_give_the_same_bytes():
+    first, second = ({name: plots.picture(one) for name, one in drawings().items()} for _ in range(2))
+    assert first == second
+
+
+def test_axes_lines_and_marks_are_named():
+    axes = {name: figure.axes[0] for name, figure in drawings().items()}
+    assert "l2" in axes["heat"].get_xlabel()
+    assert axes["heat"].get_ylabel() == "dropout"
+    assert axes["b"].get_ylabel() == "ndcg@20"
+    assert [text.get_text() for text in axes["b"].texts] == ["paper 0.1200"]
+    assert [text.get_text() for text in axes["rank"].get_legend().get_texts()] == ["DEQL", "EDLAE"]
+    assert axes["epochs"].get_xscale() == "log"
+
+
+def test_lines_differ_in_more_than_colour():
+    figure = plots.against_b([{"model": n, "b": b, "x": b} for n in range(7) for b in (0, 1)], "x")
+    looks = [(line.get_color(), line.get_marker(), str(line._dash_pattern)) for line in figure.axes[0].lines]
+    for part in zip(*looks, strict=True):
+        assert len(set(part)) == 7
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"), [([], "no rows"), ([{"l2": 1, "dropout": 0}], "has no 'ndcg@20'"), ([{"l2": 1}], "'dropout'")]
+)
+def test_rows_that_cannot_be_drawn(rows, text):
+    with pytest.raises(ParameterError, match=text):
+        plots.heat_map(rows, "ndcg@20")
+
+
+def test_another_ending_is_refused(tmp_path):
+    with pytest.raises(ParameterError, match=r"\.png or \.svg"):
+        plots.save(plots.heat_map(GRID, "ndcg@20"), tmp_path / "x.pdf")
+
+
+def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'monogram\[plot\]'"):
+        plots.heat_map(GRID, "ndcg@20")
