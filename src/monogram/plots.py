@@ -87,7 +87,7 @@ def against(
 
     Parameters
     ----------
-    rows : each with the keys `x`, `lines` and `metric`; with `low` and `high` too, the interval is drawn
+    rows : each with the keys `x`, `lines` and `metric`; with `low` and `high` too, the interval of a lone line is drawn
     lines : the key that tells the lines apart
     marks : values to show as labelled horizontal lines, such as {"the paper's EDLAE": 0.1539}
     logarithmic : the scale of x
@@ -98,24 +98,25 @@ def against(
         For `save`.
     """
     _check(rows, (x, lines, metric))
-    figure, axes = _figure(5.6, 3.6)
-    for place, name in enumerate(dict.fromkeys(str(row[lines]) for row in rows)):
+    figure, axes = _figure(5.6, 4.0)
+    names = list(dict.fromkeys(str(row[lines]) for row in rows))
+    for place, name in enumerate(names):
         own = sorted((row for row in rows if str(row[lines]) == name), key=lambda row: float(row[x]))
         look = {"color": COLOURS[place % 7], "marker": MARKERS[place % 7], "linestyle": DASHES[place % 7]}
         at = [float(row[x]) for row in own]
         axes.plot(at, [float(row[metric]) for row in own], label=name, markersize=5, linewidth=1.6, **look)
-        if all(row.get("low") is not None and row.get("high") is not None for row in own):
+        if len(names) == 1 and all(row.get("low") is not None and row.get("high") is not None for row in own):
             ends = ([float(row[end]) for row in own] for end in ("low", "high"))
             axes.fill_between(at, *ends, color=look["color"], alpha=0.12, linewidth=0)
     for place, (label, value) in enumerate((marks or {}).items()):
-        axes.axhline(value, color="#555555", linewidth=1, linestyle=DASHES[(place + 1) % 7])
-        axes.annotate(f"{label} {value:.4f}", (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
-                      size=7.5, color="#333333")  # fmt: skip
+        axes.axhline(
+            value, color="#555555", linewidth=1, linestyle=DASHES[(place + 1) % 7], label=f"{label} {value:.4f}"
+        )
     if logarithmic:
         _logarithmic(axes, sorted({float(row[x]) for row in rows}))
     _name(axes, x, metric, title)
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)  # never over a line
     return figure
 
 
