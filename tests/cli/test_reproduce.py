@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
+import types
 
 import numpy as np
 import pytest
+
+import monogram as mg
 
 
 @pytest.fixture
@@ -77,6 +81,21 @@ def test_what_is_refused(program, arguments, code, text):
     done = program("reproduce", *arguments)
     assert done.code == code, done.err
     assert text in done.err
+
+
+def test_settings_come_from_the_room_that_tunes(program, folder, tmp_path, monkeypatch):
+    asked = []
+
+    def tune(log, model, *, protocol, metric, space, memory, threads):
+        asked.append((log, model, protocol.protocol, metric, space))
+        return types.SimpleNamespace(model=mg.DEQL(l2=3, zero_diagonal=True))
+
+    monkeypatch.setitem(sys.modules, "monogram.tuning", types.SimpleNamespace(tune=tune))
+    flags = ["--data", folder, "--dataset", "gowalla", "--row", "DEQL(L2+zero-diag)", "--cache", tmp_path / "c"]
+    done = program("reproduce", "deql", "--tune", *flags, "--json")
+    assert done.code == 0, done.err
+    assert {one["settings"]["l2"] for one in json.loads(done.out)} == {3.0}
+    assert asked == [(None, "deql", "public", "ndcg@20", {"deql": {"zero_diagonal": True}})]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("monogram.tuning") is not None, reason="there is a room to tune in")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from monogram.reproduce.runner import Choose
 
 LIST = "list"
+FIXED = ("rank", "solver", "epochs", "tolerance", "zero_diagonal")
 
 
 def names_of_papers(incomplete: str) -> list[str]:
@@ -77,8 +78,8 @@ def command(
         writers.check(one)
         not_over(one)
     folder = _folder(data)
-    choose = _search(threads) if tune else None
     fit = {"memory": memory, "threads": threads}
+    choose = _search(**fit) if tune else None
     runner = Runner(folder, Cache(cache), fit=fit, tell=talk, choose=choose)
     cells = runner.run(chosen, Asked(dataset or (), row or (), table or ()))
     flags = {"--dataset": dataset, "--row": row, "--table": table}
@@ -140,8 +141,8 @@ def _line(cell: Cell) -> dict[str, str]:
     return {**where, "metric": cell.metric, **shown, "verdict": cell.verdict}
 
 
-def _search(threads: int | None) -> Choose:
-    """What finds the settings of a row, in the room `tuning`."""
+def _search(**how: Any) -> Choose:
+    """What finds the settings of a row on a validation cut, in the room `tuning`."""
     try:
         tuning = importlib.import_module("monogram.tuning")
     except ModuleNotFoundError as error:
@@ -152,8 +153,14 @@ def _search(threads: int | None) -> Choose:
 
     def choose(row: Any, place: Any, table: Any) -> Any:
         talk(f"{place.name}: looking for the settings of {row.name}")
-        train = place.split(table.part).train
-        found = tuning.tune(train, models=[row.model], metric=table.metrics[-1], threads=threads)
-        return found.best.params()
+        space = {row.model: _fixed(row.settings.get(place.name, {}))}
+        split = place.split(table.part)
+        found = tuning.tune(None, row.model, protocol=split, metric=table.metrics[-1], space=space, **how)
+        return found.model.params()
 
     return choose
+
+
+def _fixed(settings: Any) -> dict[str, Any]:
+    """What makes a row the one it is, and is not searched: its rank, its solver, and what it leaves out (0)."""
+    return {name: value for name, value in settings.items() if name in FIXED or value == 0}
