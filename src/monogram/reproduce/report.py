@@ -53,13 +53,22 @@ def _section(paper: Paper, table: Table, cells: Sequence[Cell]) -> Iterator[Bloc
         place = data if used in (None, data) else f"{used}, standing in for {data}"
         yield Heading(3, place)
         yield _grid(table, own, f"{table.name.capitalize()}, {place}, {table.part} part")
-        notes = dict.fromkeys(f"{cell.row}: {cell.reason}" for cell in own if cell.reason)
+        notes = _notes(own)
         if notes:
-            yield Items(list(notes))
+            yield Items(notes)
         if used not in (None, data) and not table.axis:
             yield from _order(table, own)
         if table.axis and used:
             yield from _pictures(paper, table, own, place)
+
+
+def _notes(cells: Sequence[Cell]) -> list[str]:
+    """What there is to say, each with the rows it is about."""
+    about: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        if cell.reason:
+            about.setdefault(cell.reason, {})[cell.row] = None
+    return [f"{', '.join(rows)}: {reason}" for reason, rows in about.items()]
 
 
 def _grid(table: Table, cells: Sequence[Cell], caption: str) -> Grid:
