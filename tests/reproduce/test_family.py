@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import monogram as mg
+from monogram.evaluation.metrics import parse
+from monogram.evaluation.protocol import measure_model
 from monogram.reproduce import family
 
 
@@ -20,17 +22,16 @@ def models():
 
 @pytest.mark.parametrize("solver", ["primal", "dual"])
 def test_one_inverse_for_all(world, solver):
-    log = mg.Interactions.from_csr(world)
-    shared, count = models(), 0
-    for one, alone in zip(family.fitted(shared, log, dtype="float64", solver=solver), models(), strict=True):
-        alone.fit(log, dtype="float64", solver=solver)
-        items = np.arange(log.n_items)
-        found, expected = (m.weights_.score(log.matrix, items, 1) for m in (one, alone))
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-        assert one.report_.solver == solver
-        count += 1
-    assert count == len(shared)
-    assert all("weights_" not in vars(one) for one in shared), "each forgets when the next is asked for"
+    split = mg.splits.holdout(mg.Interactions.from_csr(world), share=0.3, seed=3)
+    how = {"dtype": "float64", "solver": solver}
+    asked = (parse("recall@5"), parse("ndcg@3"), parse("coverage@2"))
+    report, found = family.measured(models(), split, asked, how)
+    assert report.solver == solver
+    assert len(found) == len(models())
+    for (values, catalogue), alone in zip(found, models(), strict=True):
+        expected = measure_model(alone.fit(split.train, **how), split, asked, 1)
+        np.testing.assert_array_equal(values, expected[0])
+        assert catalogue == expected[1]
 
 
 def test_who_is_of_a_family():
@@ -40,5 +41,10 @@ def test_who_is_of_a_family():
 
 
 def test_one_alone_of_any_kind(world):
-    (one,) = (repr(m.weights_) for m in family.fitted([mg.LRR(rank=2)], mg.Interactions.from_csr(world)))
-    assert "Factors" in one
+    split, asked = mg.splits.holdout(mg.Interactions.from_csr(world), seed=3), (parse("ndcg@3"),)
+    model = mg.LRR(rank=2)
+    report, ((values, _),) = family.measured([model], split, asked, {})
+    assert report.rank == 2
+    np.testing.assert_array_equal(values, measure_model(mg.LRR(rank=2).fit(split.train), split, asked, 1)[0])
+    assert "weights_" not in vars(model), "it has forgotten"
+    assert family.measured([model], split, (), {})[0].rank == 2, "only the cost of the fit is wanted"

@@ -9,8 +9,8 @@ import pytest
 
 from monogram import plots
 from monogram.errors import MissingExtraError, ParameterError
-from monogram.reproduce import writers
-from monogram.reproduce.blocks import Picture
+from monogram.reports import writers
+from monogram.reports.blocks import Picture
 from monogram.reproduce.cache import Cache
 from monogram.reproduce.cells import Cell
 from monogram.reproduce.report import report

@@ -63,7 +63,8 @@ def command(
     Results are kept: a second run is instant, and one that was interrupted goes on where it stopped. What cannot be
     measured, for lack of a data set or a model, is in the report with the reason.
     """
-    from monogram.reproduce import papers, writers
+    from monogram.reports import writers
+    from monogram.reproduce import papers
     from monogram.reproduce.cache import Cache
     from monogram.reproduce.report import report, summary
     from monogram.reproduce.runner import Asked, Runner

@@ -1,21 +1,23 @@
-"""Full-rank models that share l2 and dropout: one inverse for all of them."""
+"""Full-rank models that share l2 and dropout: one inverse, and one pass of scores from which each of them ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.data.interactions import Interactions
-from monogram.models.base import Recommender
+from monogram.data.splits import Split
+from monogram.engine import parallel
+from monogram.evaluation.metrics import Metric
+from monogram.evaluation.protocol import Measured, measure, measure_model
+from monogram.models.base import Recommender, Report
 from monogram.models.full_rank import EDLAE, FullRank
-from monogram.weights import Dense, Dual, Weights
+from monogram.weights import Dense, Dual
 
 Float = NDArray[np.float64]
-SMALLEST = 1e-12  # in place of θ = 0, so that a column can be scaled back
 
 
 def key(model: Recommender) -> tuple[float, float] | None:
@@ -35,39 +37,29 @@ class _Teacher(EDLAE):
         return np.ones_like(c), np.zeros_like(c)
 
 
-def fitted(models: Sequence[Recommender], log: Interactions, **how: Any) -> Iterator[Recommender]:
-    """Each of the models, fitted on the log; it forgets when the next one is asked for.
+def measured(
+    models: Sequence[Recommender], split: Split, asked: tuple[Metric, ...], how: Mapping[str, Any]
+) -> tuple[Report, list[Measured]]:
+    """What each of the models gets on a split, fitted on its train part, and the report of the one fit.
 
     Parameters
     ----------
     models : of one family (see `key`), or a single model of any kind
     how : options for `fit`
     """
+    threads = parallel.count(how.get("threads"))
     if len(models) == 1:
-        yield models[0].fit(log, **how)
-        models[0]._forget()
-        return
-    l2, dropout = models[0]._rates()  # type: ignore[attr-defined]
-    teacher = _Teacher(l2=l2, dropout=dropout).fit(log, **how)
-    for model in models:
-        theta, delta = model._head(*teacher.known_)  # type: ignore[attr-defined]
-        theta = np.where(theta == 0, SMALLEST, theta)
-        weights = _rescaled(teacher, theta, delta)
-        model._become(teacher.log_, weights, teacher.report_)
-        yield model
+        model = models[0].fit(split.train, **how)
+        found = [measure_model(model, split, asked, threads)] if asked else [(np.empty((0, 0)), {})]
+        report = model.report_
         model._forget()
-        if isinstance(weights, Dense):
-            weights.matrix /= theta.astype(weights.matrix.dtype)
-
-
-def _rescaled(teacher: _Teacher, theta: Float, delta: Float) -> Weights:
-    """B·diag(θ) + diag(δ); a dense B is changed in place, as there is no room for two."""
-    held = teacher.weights_
-    if isinstance(held, Dual):
-        c, penalties, _ = teacher.known_
-        scale = -theta / (c * penalties)
-        return Dual(held.inverse, held.training, penalties, scale, theta + delta, held.roots)
-    assert isinstance(held, Dense)
-    held.matrix *= theta.astype(held.matrix.dtype)
-    np.fill_diagonal(held.matrix, delta)
-    return held
+        return report, found
+    l2, dropout = models[0]._rates()  # type: ignore[attr-defined]
+    teacher = _Teacher(l2=l2, dropout=dropout).fit(split.train, **how)
+    thetas = np.array([model._head(*teacher.known_)[0] for model in models])  # type: ignore[attr-defined]
+    weights = teacher.weights_
+    assert isinstance(weights, Dense | Dual)
+    found = measure(
+        lambda rows, rules, k: weights.heads(thetas, rows, rules, k, threads), teacher.log_, split, asked, len(models)
+    )
+    return teacher.report_, found

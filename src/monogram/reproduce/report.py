@@ -9,7 +9,7 @@ from monogram import plots
 from monogram._version import __version__
 from monogram.engine.memory import show
 from monogram.errors import MissingExtraError
-from monogram.reproduce.blocks import Block, Grid, Heading, Items, Picture, Text
+from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text
 from monogram.reproduce.cells import OTHER_MACHINE, STAND_IN, Cell, agreement, gaps
 from monogram.reproduce.paper import Paper, Table
 

@@ -10,8 +10,11 @@ from typing import Any
 
 from monogram.data.splits import Split
 from monogram.errors import MonogramError, MonogramWarning, ParameterError
-from monogram.evaluation.protocol import evaluate
-from monogram.models.base import Recommender
+from monogram.evaluation import metrics as metrics_
+from monogram.evaluation.metrics import Metric
+from monogram.evaluation.protocol import Measured
+from monogram.evaluation.result import Evaluation
+from monogram.models.base import Recommender, Report
 from monogram.models.registry import model_class
 from monogram.reproduce import cells as cells_
 from monogram.reproduce import family, sets
@@ -145,35 +148,34 @@ class Runner:
 
     def _fit(self, split: Split, jobs: Sequence[Job], document: Mapping[str, Any]) -> None:
         by_model = _grouped(jobs, lambda job: repr(job.model()))
-        models = [group[0].model() for group in by_model.values()]
+        groups = list(by_model.values())
+        metrics = {metric: None for job in jobs for metric in job.table.metrics if metric not in OF_FIT}
+        asked = tuple(metrics_.parse(metric) for metric in metrics)
         try:
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always", MonogramWarning)
-                for model, group in zip(family.fitted(models, split.train, **self.fit), by_model.values(), strict=True):
-                    metrics = {metric: None for job in group for metric in job.table.metrics}
-                    result = measured(model, split, tuple(metrics), self.fit.get("threads"))
-                    result["warnings"] = [str(one.message) for one in said if one.category is MonogramWarning]
-                    result["shared"] = len(models)
-                    for job in group:
-                        job.result = result
-                        self.cache.put(job.source(document), result)
+                report, found = family.measured([group[0].model() for group in groups], split, asked, self.fit)
         except MonogramError as error:
             for job in jobs:
-                job.result = job.result or {"error": str(error)}
+                job.result = {"error": str(error)}
+            return
+        notes = list(dict.fromkeys(str(one.message) for one in said if issubclass(one.category, MonogramWarning)))
+        for group, values in zip(groups, found, strict=True):
+            result = result_of(report, split, asked, values) | {"warnings": notes, "shared": len(groups)}
+            for job in group:
+                job.result = result
+                self.cache.put(job.source(document), result)
 
 
-def measured(model: Recommender, split: Split, metrics: Sequence[str], threads: int | None) -> Result:
-    """What a fitted model gets on a split, and what its fit cost."""
-    report = model.report_
+def result_of(report: Report, split: Split, asked: tuple[Metric, ...], found: Measured) -> Result:
+    """What is kept of a model: its metrics with their intervals, and what its fit cost."""
     values: dict[str, Any] = {"seconds": [sum(report.seconds.values()), None, None]}
     if report.rank is not None:
         values["rank"] = [float(report.rank), None, None]
-    asked = [metric for metric in metrics if metric not in OF_FIT]
-    users = split.histories.n_users
     if asked:
-        rows = evaluate({"model": model}, split, asked, threads=threads).rows()
-        values |= {row["metric"]: [row["value"], row["low"], row["high"]] for row in rows if row["model"] == "model"}
-    return {"values": values, "users": users, "bytes": report.peak_bytes, "solver": report.solver}
+        rows = Evaluation(split.protocol, asked, {"it": found[0]}, {"it": found[1]}, None, 0).rows()
+        values |= {row["metric"]: [row["value"], row["low"], row["high"]] for row in rows}
+    return {"values": values, "users": split.histories.n_users, "bytes": report.peak_bytes, "solver": report.solver}
 
 
 def check(paper: Paper, asked: Asked) -> None:

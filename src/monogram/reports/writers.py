@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from monogram.errors import ParameterError
-from monogram.reproduce.blocks import Block, Grid, Heading, Items, Picture, Text
+from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text
 from monogram.safe import whole_file
 
 ENDINGS = (".md", ".html")

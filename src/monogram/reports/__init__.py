@@ -1,0 +1,1 @@
+"""Reports for people: blocks of text, tables and pictures, written as Markdown or as one HTML page."""
