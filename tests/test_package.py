@@ -40,9 +40,10 @@ ROOMS = {
     "models": {"data", "engine", "weights", "store", "ranking", "models"},
     "testing": {"data", "engine", "weights", "ranking", "models", "testing"},
     "evaluation": {"data", "engine", "weights", "ranking", "models", "evaluation"},
-    "reports": {"plots", "safe", "reports"},
-    "tuning": {"data", "engine", "weights", "ranking", "models", "evaluation", "reports", "tuning"},
-    "reproduce": {"data", "engine", "weights", "models", "evaluation", "reports", "tuning", "reproduce"},
+    "plots": set(),
+    "reports": {"reports"},
+    "tuning": {"data", "engine", "weights", "ranking", "models", "evaluation", "plots", "reports", "tuning"},
+    "reproduce": {"data", "engine", "weights", "models", "evaluation", "plots", "reports", "tuning", "reproduce"},
     "cli": {"data", "engine", "store", "ranking", "models", "evaluation", "reports", "tuning", "reproduce", "cli"},
 }
 

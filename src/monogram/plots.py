@@ -1,7 +1,8 @@
 """Pictures of a search or a paper's figure: rows in, PNG or SVG out. Needs the extra `plot`.
 
-A row is a dictionary, such as `{"model": "EDLAE", "l2": 100, "dropout": 0.3, "ndcg@20": 0.15}`. Lines differ in colour
-(Okabe and Ito's, which colour-blind people tell apart), marker and dash, so that they also do in a grey print.
+A row is a dictionary, such as `{"model": "EDLAE", "l2": 100, "dropout": 0.3, "ndcg@20": 0.15}`; what stands under
+"parameters" counts as the row's own, so that the rows of `Tuning` can be drawn. Lines differ in colour (Okabe and
+Ito's, which colour-blind people tell apart), marker and dash, so that they also do in a grey print.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#5
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)), (0, (1, 1)))
 FORMS = (".png", ".svg")
+MOST_MARKERS = 40  # of a line
+CLOSEST = 0.06  # of the width of an axis: numbers nearer than that would overlap
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "monogram"}
 LABELS = {
     "b": "b, weight of the error on kept entries",
@@ -30,11 +33,14 @@ LABELS = {
     "l2": "l2, penalty on the squared weights",
     "dropout": "dropout",
     "keep": "keep, probability with which a factor is kept",
+    "tried": "settings tried",
 }
 
 
 def heat_map(rows: Rows, metric: str, *, x: str = "l2", y: str = "dropout", title: str = "") -> Any:
     """A metric against two parameters; the best cell is framed, and each has its number.
+
+    Of several rows in one cell the best is shown.
 
     Parameters
     ----------
@@ -46,10 +52,10 @@ def heat_map(rows: Rows, metric: str, *, x: str = "l2", y: str = "dropout", titl
     matplotlib.figure.Figure
         For `save`.
     """
-    _check(rows, (x, y, metric))
+    rows = _flat(rows, (x, y, metric))
     across, up = (sorted({row[key] for row in rows}) for key in (x, y))
     values = [[math.nan] * len(across) for _ in up]
-    for row in rows:
+    for row in sorted(rows, key=lambda row: float(row[metric])):
         values[up.index(row[y])][across.index(row[x])] = float(row[metric])
     figure, axes = _figure(1.6 + 0.75 * len(across), 1.5 + 0.42 * len(up))
     drawn = axes.imshow(values, origin="lower", aspect="auto", cmap="viridis")
@@ -97,13 +103,14 @@ def against(
     matplotlib.figure.Figure
         For `save`.
     """
-    _check(rows, (x, lines, metric))
+    rows = _flat(rows, (x, lines, metric))
     figure, axes = _figure(5.6, 4.0)
     names = list(dict.fromkeys(str(row[lines]) for row in rows))
     for place, name in enumerate(names):
         own = sorted((row for row in rows if str(row[lines]) == name), key=lambda row: float(row[x]))
-        look = {"color": COLOURS[place % 7], "marker": MARKERS[place % 7], "linestyle": DASHES[place % 7]}
         at = [float(row[x]) for row in own]
+        look = {"color": COLOURS[place % 7], "marker": MARKERS[place % 7], "linestyle": DASHES[place % 7]}
+        look["markevery"] = -(-len(at) // MOST_MARKERS)
         axes.plot(at, [float(row[metric]) for row in own], label=name, markersize=5, linewidth=1.6, **look)
         if len(names) == 1 and all(row.get("low") is not None and row.get("high") is not None for row in own):
             ends = ([float(row[end]) for row in own] for end in ("low", "high"))
@@ -176,14 +183,22 @@ def _name(axes: Any, x: str, y: str, title: str) -> None:
 
 
 def _logarithmic(axes: Any, values: list[float]) -> None:
+    """A logarithmic scale with the values themselves on it, as many as can be read."""
     axes.set_xscale("log")
-    axes.set_xticks(values, [f"{one:g}" for one in values])
+    apart, shown = CLOSEST * math.log(values[-1] / values[0]), [values[0]]
+    for value in values[1:]:
+        if math.log(value / shown[-1]) >= apart:
+            shown.append(value)
+    axes.set_xticks(shown, [f"{one:g}" for one in shown])
     axes.minorticks_off()
 
 
-def _check(rows: Rows, keys: tuple[str, ...]) -> None:
+def _flat(rows: Rows, keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The rows with their parameters beside the rest; each must have the keys."""
     if not rows:
         raise ParameterError("there are no rows to draw")
+    flat = [{**row.get("parameters", {}), **row} for row in rows]
     for key in keys:
-        if any(row.get(key) is None for row in rows):
+        if any(row.get(key) is None for row in flat):
             raise ParameterError(f"a row has no {key!r}; expected {', '.join(keys)} in each")
+    return flat

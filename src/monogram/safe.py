@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and folders to put them in."""
 
 from __future__ import annotations
 
@@ -36,3 +36,11 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
             f"{path} was not written: {error.strerror or error}. What was there before is untouched; "
             "check the space on the disk and that the folder may be written to"
         ) from error
+
+
+def folder(path: Path, advice: str) -> None:
+    """Make a folder where there is none."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"the folder {path} cannot be made: {error.strerror or error}; {advice}") from error

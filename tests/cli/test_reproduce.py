@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-import types
 
 import numpy as np
 import pytest
-
-import monogram as mg
 
 
 @pytest.fixture
@@ -83,23 +78,13 @@ def test_what_is_refused(program, arguments, code, text):
     assert text in done.err
 
 
-def test_settings_come_from_the_room_that_tunes(program, folder, tmp_path, monkeypatch):
-    asked = []
-
-    def tune(log, model, *, protocol, metric, space, memory, threads):
-        asked.append((log, model, protocol.protocol, metric, space))
-        return types.SimpleNamespace(model=mg.DEQL(l2=3, zero_diagonal=True))
-
-    monkeypatch.setitem(sys.modules, "monogram.tuning", types.SimpleNamespace(tune=tune))
+def test_settings_are_chosen_on_a_cut_of_train(program, folder, tmp_path):
     flags = ["--data", folder, "--dataset", "gowalla", "--row", "DEQL(L2+zero-diag)", "--cache", tmp_path / "c"]
-    done = program("reproduce", "deql", "--tune", *flags, "--json")
+    done = program("reproduce", "deql", "--tune", "--budget", "9 settings", *flags, "--json")
     assert done.code == 0, done.err
-    assert {one["settings"]["l2"] for one in json.loads(done.out)} == {3.0}
-    assert asked == [(None, "deql", "public", "ndcg@20", {"deql": {"zero_diagonal": True}})]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("monogram.tuning") is not None, reason="there is a room to tune in")
-def test_tuning_that_is_not_there_is_said(program):
-    done = program("reproduce", "deql", "--tune")
-    assert done.code == 9
-    assert "monogram.tuning" in done.err
+    (settings,) = {json.dumps(one["settings"]) for one in json.loads(done.out)}
+    assert json.loads(settings)["zero_diagonal"] is True
+    assert "the best of 9 settings" in done.err
+    again = program("reproduce", "deql", "--tune", "--budget", "9 settings", *flags, "--json")
+    assert again.out == done.out
+    assert program("reproduce", "deql", "--tune", "--budget", "soon", *flags).code == 2

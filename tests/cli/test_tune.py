@@ -99,3 +99,15 @@ def test_the_table_on_a_terminal(program, log, monkeypatch):
     assert done.code == 0, done.err
     assert "settings left" in shown[-1].title
     assert shown[-1].row_count == 5
+
+
+def test_a_report_for_people(program, log, tmp_path):
+    done = program(
+        "tune", log, "--model", "edlae", *FAST, "--report", tmp_path / "r.html", "--report", tmp_path / "r.md"
+    )
+    assert done.code == 0, done.err
+    assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "On the test part" in (tmp_path / "r.md").read_text(encoding="utf-8")
+    refused = program("tune", log, "--report", tmp_path / "r.pdf")
+    assert refused.code == 2
+    assert ".md or .html" in refused.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monogram.cli.common import Json, Memory, Threads, answer, draw, not_over, talk
-from monogram.errors import MissingExtraError, ParameterError
+from monogram.errors import ParameterError
 
 if TYPE_CHECKING:
     from monogram.reproduce.cells import Cell
-    from monogram.reproduce.runner import Choose
 
 LIST = "list"
-FIXED = ("rank", "solver", "epochs", "tolerance", "zero_diagonal")
 
 
 def names_of_papers(incomplete: str) -> list[str]:
@@ -46,6 +43,9 @@ def command(
     tune: Annotated[
         bool, typer.Option("--tune", help="Choose settings on a validation cut of train, instead of known ones.")
     ] = False,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Of each search of --tune: 20m, 1h, or '200 settings'.")
+    ] = "20m",
     peers: Annotated[bool, typer.Option("--peers", help="Also measure other libraries (comes later).")] = False,
     output: Annotated[
         list[str] | None,
@@ -68,6 +68,7 @@ def command(
     from monogram.reproduce.cache import Cache
     from monogram.reproduce.report import report, summary
     from monogram.reproduce.runner import Asked, Runner
+    from monogram.reproduce.tuned import Tuned
 
     if paper == LIST:
         _list(as_json)
@@ -80,12 +81,13 @@ def command(
         not_over(one)
     folder = _folder(data)
     fit = {"memory": memory, "threads": threads}
-    choose = _search(**fit) if tune else None
-    runner = Runner(folder, Cache(cache), fit=fit, tell=talk, choose=choose)
+    kept = Cache(cache)
+    choose = Tuned(kept.folder, budget, fit, talk) if tune else None
+    runner = Runner(folder, kept, fit=fit, tell=talk, choose=choose)
     cells = runner.run(chosen, Asked(dataset or (), row or (), table or ()))
     flags = {"--dataset": dataset, "--row": row, "--table": table}
     for one in output or ():
-        written = writers.write(report(chosen, cells, _command(paper, flags, tune)), one)
+        written = writers.write(report(chosen, cells, _command(paper, flags, budget if tune else None)), one)
         talk("written: " + ", ".join(map(str, written)))
     _show(cells, as_json, bool(output))
     talk(summary(cells))
@@ -97,13 +99,13 @@ def _folder(data: str | None) -> Path | None:
     return None if data is None else Path(data)
 
 
-def _command(paper: str, flags: dict[str, list[str] | None], tune: bool) -> str:
+def _command(paper: str, flags: dict[str, list[str] | None], budget: str | None) -> str:
     """How to get the same report; the folders are the reader's own."""
     words = ["monogram", "reproduce", paper, "--data", "DIR"]
     for flag, names in flags.items():
         for name in names or ():
             words += [flag, name]
-    return shlex.join([*words, *(["--tune"] if tune else [])])
+    return shlex.join([*words, *(["--tune", "--budget", budget] if budget else [])])
 
 
 def _list(as_json: bool) -> None:
@@ -140,28 +142,3 @@ def _line(cell: Cell) -> dict[str, str]:
     shown = {name: "" if value is None else f"{value:.4f}" for name, value in numbers.items()}
     where = {"table": cell.table, "data": cell.used or cell.data, "row": cell.row, "settings": settings(cell.settings)}
     return {**where, "metric": cell.metric, **shown, "verdict": cell.verdict}
-
-
-def _search(**how: Any) -> Choose:
-    """What finds the settings of a row on a validation cut, in the room `tuning`."""
-    try:
-        tuning = importlib.import_module("monogram.tuning")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "--tune needs the room monogram.tuning, which this version does not have; leave --tune out to use the "
-            "known settings"
-        ) from error
-
-    def choose(row: Any, place: Any, table: Any) -> Any:
-        talk(f"{place.name}: looking for the settings of {row.name}")
-        space = {row.model: _fixed(row.settings.get(place.name, {}))}
-        split = place.split(table.part)
-        found = tuning.tune(None, row.model, protocol=split, metric=table.metrics[-1], space=space, **how)
-        return found.model.params()
-
-    return choose
-
-
-def _fixed(settings: Any) -> dict[str, Any]:
-    """What makes a row the one it is, and is not searched: its rank, its solver, and what it leaves out (0)."""
-    return {name: value for name, value in settings.items() if name in FIXED or value == 0}

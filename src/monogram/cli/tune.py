@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,10 @@ def command(
     ] = "20m",
     metric: Annotated[str, typer.Option("--metric", help="What is to be high, such as ndcg@20.")] = "ndcg@20",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="The model file to write.")] = None,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option("--report", metavar="FILE", help="Report to write: .md or .html; may be repeated."),
+    ] = None,
     study: Annotated[
         Path | None, typer.Option("--study", help="File of finished settings: an interrupted search goes on from it.")
     ] = None,
@@ -50,6 +55,7 @@ def command(
     The flags of the models hold a parameter fixed. The validation part is cut from train; the test part is read once,
     at the end, by the best setting refitted on train, which is the model that is written.
     """
+    from monogram.reports import writers
     from monogram.tuning import budget as budget_
     from monogram.tuning.search import tune
 
@@ -58,7 +64,10 @@ def command(
     if way.reads_itself and columns:
         raise ParameterError(f"the protocol {protocol} reads fixed lists from an npz file: it has no columns to name")
     budget_.parse(budget)  # what is wrong with it, before reading
-    for path, flag in ((output, "--output"), (study, "--study")):
+    for one in report or ():
+        writers.check(one)
+    files = [(output, "--output"), (study, "--study"), *((one, "--report") for one in report or ())]
+    for path, flag in files:
         if path is not None:
             not_over(path, log, flag=flag)
     fixed = _fixed(names, parameters)
@@ -81,6 +90,8 @@ def command(
     if output is not None:
         found.model.save(output)
         talk(f"wrote {output}")
+    for one in report or ():
+        talk("wrote " + ", ".join(map(str, found.report(one, command=shlex.join(["monogram", *sys.argv[1:]])))))
     if json:
         answer({"protocol": way.document(), "output": None if output is None else str(output)} | found.document())
     else:

@@ -33,7 +33,7 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 def check(path: str | Path) -> None:
     """Refuse a name whose ending is none of ours."""
     if Path(path).suffix.lower() not in ENDINGS:
-        raise ParameterError(f"--output {path}: expected a name ending in {' or '.join(ENDINGS)}")
+        raise ParameterError(f"{path}: a report has a name ending in {' or '.join(ENDINGS)}")
 
 
 def write(blocks: Sequence[Block], path: str | Path) -> list[Path]:

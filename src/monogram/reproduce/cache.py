@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from monogram._version import __version__
-from monogram.errors import StorageError
+from monogram.safe import folder as made_folder
 from monogram.safe import whole_file
 
 FORMAT = 1  # of what is kept
@@ -55,12 +55,7 @@ class Cache:
     def put(self, source: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Keep a result."""
         full = _full(source)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"the cache {self.folder} cannot be made: {error.strerror or error}; give another with --cache"
-            ) from error
+        made_folder(self.folder, "give another with --cache")
         with whole_file(self._path(full)) as file:
             file.write(json.dumps({"source": full, "result": dict(result)}, indent=1, sort_keys=True).encode())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from monogram.data.splits import Split
@@ -11,6 +12,8 @@ from monogram.evaluation.protocol import measure_model
 from monogram.evaluation.result import Evaluation
 from monogram.evaluation.statistics import Difference
 from monogram.models.base import Recommender
+from monogram.reports import writers
+from monogram.tuning import report as report_
 from monogram.tuning.families import Task
 from monogram.tuning.settings import Setting, Trial
 from monogram.tuning.study import Study
@@ -59,6 +62,21 @@ class Tuning:
             "differences": {name: vars(one) for name, one in self.differences.items()},
             "settings": self.rows(),
         }
+
+    def report(self, path: str | Path, *, command: str = "") -> list[Path]:
+        """Write a report for people: tables and pictures (these need the extra `plot`).
+
+        Parameters
+        ----------
+        path : ending in .html, one file; or in .md, with its pictures beside it
+        command : what made it, to be shown
+
+        Returns
+        -------
+        list of Path
+            What was written.
+        """
+        return writers.write(report_.report(self, command), path)
 
     def __repr__(self) -> str:
         seconds = sum(one.seconds for one in self._trials)

@@ -99,20 +99,30 @@ def tune(
     split = _cut(log, protocol, seed)
     inner = _validation(log, protocol, split, validation, seed)
     task = Task(inner, asked, dtype, memory, threads)
-    about = {
-        "version": __version__,
-        "metric": str(asked),
-        "protocol": split.protocol,
-        "dtype": dtype,
-        "data": fingerprint(inner),
-    }
-    search = Search(task, names, dict(space or {}), Study(about, study), limit, seed, progress)
+    held = Study(about(task, split.protocol), study)
+    search = Search(task, names, dict(space or {}), held, limit, seed, progress, beside=("ease",))
     search.run()
     return finish(search.study, split, task, set(names), seed)
 
 
+def about(task: Task, protocol: str) -> dict[str, Any]:
+    """What the study of a task is about: a file about anything else is not its."""
+    return {
+        "version": __version__,
+        "metric": str(task.metric),
+        "protocol": protocol,
+        "dtype": task.dtype,
+        "data": fingerprint(task.split),
+    }
+
+
 class Search:
-    """Tries settings on a task until the budget is spent or nothing finer is left to try."""
+    """Tries settings on a task until the budget is spent or nothing finer is left to try.
+
+    Parameters
+    ----------
+    beside : models that are searched too, only to be compared with
+    """
 
     def __init__(
         self,
@@ -123,6 +133,8 @@ class Search:
         limit: budget_.Budget,
         seed: int = 0,
         progress: Callable[[State], None] | None = None,
+        *,
+        beside: tuple[str, ...] = (),
     ) -> None:
         strange = [name for name in space if name not in names]
         if strange:
@@ -131,7 +143,7 @@ class Search:
         self.names, self.families = names, Families(task)
         self.spaces = {
             name: ranges.space(name, task.split.train, self._sigma, space.get(name, {}))
-            for name in dict.fromkeys([*names, "ease"])
+            for name in dict.fromkeys([*names, *beside])
         }
         self.asked = [name for name, axes in self.spaces.items() if tpe.iterative(name, axes)]
         if self.asked:

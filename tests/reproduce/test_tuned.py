@@ -1,0 +1,64 @@
+"""Settings are chosen without the test part."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import monogram as mg
+from monogram.errors import StorageError
+from monogram.reproduce import sets, tuned
+from monogram.reproduce.cache import Cache
+from monogram.reproduce.runner import Asked, Runner
+from monogram.reproduce.tuned import Tuned
+
+
+def test_another_test_part_gives_the_same_settings(paper, folder, tmp_path):
+    def chosen(at):
+        runner = Runner(folder, Cache(tmp_path / at), choose=Tuned(tmp_path / at, "40 settings", {}))
+        cells = runner.run(paper, Asked(data=["gowalla"], tables=["table 1"], rows=["EASE", "DEQL"]))
+        return {cell.row: cell.settings for cell in cells}, [cell.value for cell in cells]
+
+    first, values = chosen("a")
+    path = folder / "gowalla.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays["test_indices"] = (arrays["test_indices"] + 1) % arrays["shape"][1]
+    np.savez(path, **arrays)
+    second, others = chosen("b")
+    assert first == second
+    assert values != others
+
+
+def test_a_search_that_was_interrupted_goes_on(paper, folder, tmp_path, monkeypatch):
+    row, table = paper.tables[0].rows[1], paper.tables[0]
+    place = sets.find("gowalla", folder, "lightgcn")
+    real, done = tuned.Search._try, []
+
+    def once(self, settings):
+        done.append(len(settings))
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return real(self, settings)
+
+    monkeypatch.setattr(tuned.Search, "_try", once)
+    with pytest.raises(KeyboardInterrupt):
+        Tuned(tmp_path, "1h", {})(row, place, table)
+    said = []
+    found = Tuned(tmp_path, "1h", {}, said.append)(row, place, table)
+    assert found == Tuned(tmp_path / "other", "1h", {})(row, place, table)
+    assert mg.EASE(**found)
+    assert "on validation" in said[-1]
+
+
+def test_what_makes_a_row_is_not_searched():
+    assert tuned.fixed_of({"l2": 0.0, "dropout": 0.5, "rank": 3}) == {"l2": 0.0, "rank": 3}
+    assert tuned.fixed_of({"b": 0.1, "zero_diagonal": True}) == {"b": 0.1, "zero_diagonal": True}
+    assert tuned.fixed_of({"b": 0.1}) == {}
+
+
+def test_a_folder_that_cannot_be_made(paper, folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    place = sets.find("gowalla", folder, "lightgcn")
+    with pytest.raises(StorageError, match="give another with --cache"):
+        Tuned(tmp_path / "file" / "c", "1h", {})(paper.tables[0].rows[1], place, paper.tables[0])
