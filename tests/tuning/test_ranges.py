@@ -72,3 +72,11 @@ def test_a_free_axis_keeps_its_values():
 
 def test_the_middle_comes_first():
     assert ranges._from_the_middle([1, 2, 3, 4, 5])[0] == 3
+
+
+def test_a_step_back_to_the_grid_is_not_a_new_value():
+    axis = ranges.Axis((23.0, 92.0, 368.0, 1470.0, 5890.0))
+    assert axis.around(1470.0, 1.0) == [368.0, 1470.0, 5890.0]
+    assert axis.around(5890.0, 1.0)[:2] == [1470.0, 5890.0]
+    assert axis.around(5890.0, 1.0)[2] > 20_000, "beyond the edge"
+    assert len(set(axis.around(368.0, 0.5)) - set(axis.values)) == 2

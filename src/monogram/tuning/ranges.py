@@ -21,6 +21,7 @@ from monogram.models.registry import model_class
 from monogram.tuning.settings import Setting
 
 FINEST = 1 / 8  # of the coarse step: refinement ends there
+SAME = 1 / 50  # of it: nearer values are one
 SCALES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "factor": (math.log, math.exp),
     "whole": (math.log, math.exp),
@@ -60,8 +61,14 @@ class Axis:
         if not self.step:
             return list(self.values)
         to, back = SCALES[self.scale]
-        near = [_rounded(back(to(value) + side * share * self.step), self.scale) for side in (-1, 1)]
+        near = [self._known(_rounded(back(to(value) + side * share * self.step), self.scale)) for side in (-1, 1)]
         return sorted({value, *near, *(self.values if self.free else ())})
+
+    def _known(self, value: Any) -> Any:
+        """The coarse value that rounding alone keeps apart from this one; else this one."""
+        to = SCALES[self.scale][0]
+        near = min(self.values, key=lambda one: abs(to(one) - to(value)))
+        return near if abs(to(near) - to(value)) < SAME * self.step else value
 
 
 Space = dict[str, Axis]
