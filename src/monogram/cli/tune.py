@@ -55,6 +55,7 @@ def command(
     The flags of the models hold a parameter fixed. The validation part is cut from train; the test part is read once,
     at the end, by the best setting refitted on train, which is the model that is written.
     """
+    from monogram.evaluation import metrics
     from monogram.reports import writers
     from monogram.tuning import budget as budget_
     from monogram.tuning.search import tune
@@ -63,7 +64,8 @@ def command(
     way = Protocol(protocol, given_flags(share, users, at, part), seed)
     if way.reads_itself and columns:
         raise ParameterError(f"the protocol {protocol} reads fixed lists from an npz file: it has no columns to name")
-    budget_.parse(budget)  # what is wrong with it, before reading
+    budget_.parse(budget)  # what is wrong, before reading
+    metrics.parse(metric)
     for one in report or ():
         writers.check(one)
     files = [(output, "--output"), (study, "--study"), *((one, "--report") for one in report or ())]

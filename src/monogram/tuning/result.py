@@ -29,7 +29,8 @@ class Tuning:
     best : the best setting on the validation part: model, parameters, value, seconds, note
     model : the best model, fitted on all of train
     metric : what was searched for
-    test : Evaluation of the best, of the best EASE of the same search, and of popularity, on the test part
+    test : Evaluation of the best, of the best EASE of the same search (of one that was too short for it, EASE in the
+        middle of its range), and of popularity, on the test part
     differences : on the test part, the paired difference to "ease" and to "popularity" (less where one is the best)
     """
 
@@ -89,15 +90,20 @@ class Tuning:
         return "\n".join(lines)
 
 
-def finish(study: Study, split: Split, task: Task, names: set[str], seed: int) -> Tuning:
-    """Refit the best on all of train, and read the test part, once. One large model is in memory at a time."""
-    best, ease = study.best(names), study.best({"ease"})
+def finish(study: Study, split: Split, task: Task, names: set[str], seed: int, ease: Setting) -> Tuning:
+    """Refit the best on all of train, and read the test part, once. One large model is in memory at a time.
+
+    Parameters
+    ----------
+    ease : what to compare with where the search did not come to try EASE
+    """
+    best, tried = study.best(names), study.best({"ease"})
     if best is None:
         raise NumericalError(f"none of the settings could be fitted: {study.trials[0].note}")
-    others = {"ease": ease.setting if ease else None, "popularity": Setting.of("popularity", {})}
+    others = {"ease": tried.setting if tried else ease, "popularity": Setting.of("popularity", {})}
     values, catalogue = {}, {}
     for name, setting in others.items():
-        if setting is not None and name != best.setting.model:
+        if name != best.setting.model:
             values[name], catalogue[name], _ = _measured(setting, split, task)
     own, counted, model = _measured(best.setting, split, task, keep=True)
     values, catalogue = {best.setting.model: own} | values, {best.setting.model: counted} | catalogue

@@ -102,7 +102,8 @@ def tune(
     held = Study(about(task, split.protocol), study)
     search = Search(task, names, dict(space or {}), held, limit, seed, progress, beside=("ease",))
     search.run()
-    return finish(search.study, split, task, set(names), seed)
+    middle = ranges.coarse("ease", search.spaces["ease"])[0]
+    return finish(search.study, split, task, set(names), seed, middle)
 
 
 def about(task: Task, protocol: str) -> dict[str, Any]:
