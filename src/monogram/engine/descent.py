@@ -8,12 +8,13 @@ Write u_i, v_i for rows, a_i for those of AU, D = diag(UVᵀ), and K = VVᵀ for
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse import Stage, conjugate_gradients, silent
+from monogram.engine.inverse import Between, Stage, conjugate_gradients, silent
 from monogram.engine.students import Problem, objective, rows
 
 Float = NDArray[np.float64]
@@ -43,7 +44,14 @@ class Descent(NamedTuple):
 
 
 def alternating(
-    problem: Problem, left: Float, right: Float, *, epochs: int, tolerance: float = TOLERANCE, stage: Stage = silent
+    problem: Problem,
+    left: Float,
+    right: Float,
+    *,
+    epochs: int,
+    tolerance: float = TOLERANCE,
+    stage: Stage = silent,
+    between: Between | None = None,
 ) -> Descent:
     """V exactly, then U by conjugate gradients, in turns; the objective never rises.
 
@@ -54,11 +62,18 @@ def alternating(
     def epoch(now: Factors) -> Factors:
         return Factors(*_improve_left(problem, *_best_right(problem, now.left, now.right)))
 
-    return _descend(problem, Factors(left, right), epoch, epochs, tolerance, stage)
+    return _descend(problem, Factors(left, right), epoch, epochs, tolerance, stage, between)
 
 
 def zero_diagonal(
-    problem: Problem, left: Float, right: Float, *, epochs: int, tolerance: float = TOLERANCE, stage: Stage = silent
+    problem: Problem,
+    left: Float,
+    right: Float,
+    *,
+    epochs: int,
+    tolerance: float = TOLERANCE,
+    stage: Stage = silent,
+    between: Between | None = None,
 ) -> Descent:
     """The objective with diag(UVᵀ) = 0 as a constraint; U and V exactly, in turns.
 
@@ -70,11 +85,18 @@ def zero_diagonal(
         return Factors(*_bare_right(problem, _bare_left(problem, np.linalg.qr(now.right)[0])))
 
     start = epoch(Factors(left, right))  # the first point that keeps the constraint
-    return _descend(problem, start, epoch, epochs, tolerance, stage)
+    return _descend(problem, start, epoch, epochs, tolerance, stage, between)
 
 
 def admm(
-    problem: Problem, left: Float, right: Float, *, epochs: int, tolerance: float = TOLERANCE, stage: Stage = silent
+    problem: Problem,
+    left: Float,
+    right: Float,
+    *,
+    epochs: int,
+    tolerance: float = TOLERANCE,
+    stage: Stage = silent,
+    between: Between | None = None,
 ) -> Descent:
     """ADMM with the split diag(UVᵀ) = β, a penalty ω on it alone, and a scaled dual g.
 
@@ -102,7 +124,7 @@ def admm(
     own = rows(left, right)
     # A dual at which the start, were it an optimum, would stay: from g = 0 the objective rises for many epochs.
     dual = (problem.diagonal * own - rows(problem.full(left), right) + problem.d) / omega
-    return _descend(problem, Factors(left, right, own, dual), epoch, epochs, tolerance, stage)
+    return _descend(problem, Factors(left, right, own, dual), epoch, epochs, tolerance, stage, between)
 
 
 def _descend(
@@ -112,11 +134,12 @@ def _descend(
     epochs: int,
     tolerance: float,
     stage: Stage,
+    between: Between | None,
 ) -> Descent:
-    """Run epochs until the objective stands still."""
+    """Run epochs until the objective stands still; `between` is called after each but the last."""
     now = best = start
     record = [objective(problem, start.left, start.right)]
-    for _ in range(epochs):
+    for number in range(1, epochs + 1):
         now = epoch(now)
         record.append(objective(problem, now.left, now.right))
         stage("epochs", 1.0)
@@ -124,6 +147,8 @@ def _descend(
             best = now
         if abs(record[-2] - record[-1]) <= tolerance * abs(record[-1]):
             break
+        if between is not None and number < epochs:
+            between(number, partial(Descent, best.left, best.right, record))
     return Descent(best.left, best.right, record)
 
 

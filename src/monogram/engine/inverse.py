@@ -21,6 +21,7 @@ from monogram.engine.operator import multiply
 
 Float = NDArray[np.float64]
 Stage = Callable[[str, float], None]  # stage name, flops (or columns) done since the last call
+Between = Callable[[int, Callable[[], Any]], None]  # epochs done, and what gives the state they left
 
 
 def silent(_: str, __: float) -> None:

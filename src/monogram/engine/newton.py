@@ -15,11 +15,12 @@ with the paper, and a ground for encoders that have no half-step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg
 
-from monogram.engine.inverse import Stage, silent
+from monogram.engine.inverse import Between, Stage, silent
 from monogram.engine.products import Factor, Float, dot, inner
 from monogram.engine.rg2 import Problem, Record, Solution, best_users, settled, started
 
@@ -38,6 +39,7 @@ def newton_cg(
     seed: int = 0,
     start: Pair | None = None,
     stage: Stage = silent,
+    between: Between | None = None,
 ) -> Solution:
     """Gauss–Newton steps on (P, Q) jointly, closed by the best P for the last Q.
 
@@ -50,6 +52,7 @@ def newton_cg(
         the best P for Q, and the best Q for P, would take off f, each by itself
     seed : of the random Q it starts from
     start : (P, Q) to start from instead
+    between : called after each step but the last
     """
     point = _Point.begin(given, rank, seed, start)
     values, converged = [point.value], False
@@ -65,7 +68,14 @@ def newton_cg(
             point = following
             values.append(point.value)
             stage("epochs", 1.0)
-    items, users, spread, _, value = best_users(given, point.items, point.gram_items)
+            if between is not None and len(values) <= epochs and not converged:
+                between(len(values) - 1, partial(_closed, point, values, converged))
+    return _closed(point, values, converged)
+
+
+def _closed(point: _Point, values: list[float], converged: bool) -> Solution:
+    """The best P for the Q of a point."""
+    items, users, spread, _, value = best_users(point.given, point.items, point.gram_items)
     return Solution(users, items, spread, Record((*values[:-1], value), converged))
 
 

@@ -27,7 +27,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from monogram.engine.gram import row_sums
-from monogram.engine.inverse import Stage, silent
+from monogram.engine.inverse import Between, Stage, silent
 from monogram.engine.operator import multiply
 from monogram.engine.products import SLAB, Factor, dot, inner, slabs
 from monogram.errors import NumericalError, ParameterError
@@ -169,6 +169,7 @@ def als(
     seed: int = 0,
     start: Factor | None = None,
     stage: Stage = silent,
+    between: Between | None = None,
 ) -> Solution:
     """Alternating least squares: each epoch the best Q for P, then the best P for Q.
 
@@ -183,6 +184,7 @@ def als(
     tolerance : stop when an epoch lowers the objective by no more than this share of it; below 0 never
     seed : of the random Q it starts from
     start : Q to start from instead
+    between : called after each epoch but the last
     """
     items = started(given, rank, seed, start)
     items, users, spread, gram, value = best_users(given, items, inner(items, items))
@@ -194,7 +196,13 @@ def als(
         converged = settled(values[-1] - value, value, tolerance)
         values.append(value)
         stage("epochs", 1.0)
+        if between is not None and len(values) <= epochs and not converged:
+            _tell(between, Solution(users, items, spread, Record(tuple(values), converged)))
     return Solution(users, items, spread, Record(tuple(values), converged))
+
+
+def _tell(between: Between, now: Solution) -> None:
+    between(now.record.epochs, lambda: now)
 
 
 def fold_in(given: Problem, found: Solution) -> tuple[Factor, Factor, Float, Float, float, float]:

@@ -44,11 +44,30 @@ def check_solver(solver: str) -> str:
     return solver
 
 
+Between = Callable[[int, Callable[[], Weights]], None]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a fit learns from, and who is called between its epochs: `fit` takes it in place of the log.
+
+    Attributes
+    ----------
+    source : what `fit` takes
+    between : receives the number of epochs done and a function that makes the weights as they stand
+        It is called after each epoch of the whole model but the last; what it raises leaves `fit`.
+    """
+
+    source: Any
+    between: Between
+
+
 @dataclass
 class Work:
     """How a fit is to be done, and what it notes on the way.
 
-    `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch.
+    `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch, `between` as in
+    `Watched`.
     """
 
     dtype: str = "float32"
@@ -63,6 +82,7 @@ class Work:
     rank: int | None = None
     record: list[float] = field(default_factory=list)
     given: Any = None
+    between: Between | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,6 +94,13 @@ class Work:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
         self._last = now
         self.progress(stage, amount)
+
+    def pause(self, weights: Callable[[Any], Weights]) -> Callable[[int, Callable[[], Any]], None] | None:
+        """What a loop of the engine calls between epochs, where someone watches; `weights` are made of its state."""
+        watch = self.between
+        if watch is None:
+            return None
+        return lambda done, state: watch(done, lambda: weights(state()))
 
 
 @dataclass(frozen=True)
@@ -178,10 +205,11 @@ class Recommender:
         memory_.parse(memory)
         asked = (parallel.count(threads), check_solver(solver), progress or silent)
         check_dtype(dtype)
-        data, given = self._source(log)
+        between = log.between if isinstance(log, Watched) else None
+        data, given = self._source(log.source if isinstance(log, Watched) else log)
         with parallel.limited(threads) as number:
             work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
-            work.given = given
+            work.given, work.between = given, between
             self._warm(work)
             work.tick("compile")
             with memory_.Peak() as peak:

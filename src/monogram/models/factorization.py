@@ -60,15 +60,20 @@ class WRMF(Recommender):
         by_item = log.matrix.T.tocsr()
         work.tick("start")
         with parallel.limited(1):  # the threads are ours: each multiplies a block of its own
-            for _ in range(self.epochs):
+            for epoch in range(1, self.epochs + 1):
                 self._half(log.matrix, items, users, work.threads)
                 work.tick("users")
                 self._half(by_item, users, items, work.threads)
                 work.tick("items")
                 work.record.append(self._objective(log.matrix, by_item, users, items, work.threads))
                 work.tick("epochs", 1)
-            spectrum = als.turn(items, threads=work.threads)
-        return Folded(items, spectrum, l2=self.l2, alpha=self.alpha, nu=self.nu)
+                if work.between is not None and epoch < self.epochs:
+                    work.between(epoch, lambda: self._folded(items.copy(), work))
+            return self._folded(items, work)
+
+    def _folded(self, items: NDArray[Any], work: Work) -> Weights:
+        """The weights of item factors, which are turned in place."""
+        return Folded(items, als.turn(items, threads=work.threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
 
     def _start(self, log: Interactions, rank: int, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
         drawn = np.random.default_rng(self.seed).standard_normal((log.n_items, rank), np.float32)

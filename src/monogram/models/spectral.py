@@ -309,7 +309,9 @@ class RG2(Spectral):
         work.used, work.rank = self.solver, min(self.rank, *log.matrix.shape)
         given = rg2.problem(log.matrix, self.l2, self.penalty, dtype=work.dtype, threads=work.threads)
         solve = rg2.als if self.solver == "als" else newton_cg
-        found = solve(given, work.rank, epochs=self.epochs, tolerance=self.tolerance, seed=self.seed, stage=work.tick)
+        stop: dict[str, Any] = {"epochs": self.epochs, "tolerance": self.tolerance}
+        pause = work.pause(lambda state: Factors(*rg2.fold_in(given, state)))
+        found = solve(given, work.rank, **stop, seed=self.seed, stage=work.tick, between=pause)
         before, *work.record = found.record.objectives
         if not found.record.converged:
             warnings.warn(

@@ -67,7 +67,7 @@ class Student(Autoencoder):
         head = self._head(solved.inverse.diagonal, solved.penalties, solved.d)
         left, right = self._factors(students.Teacher(problem, *head), work)
         work.rank = right.shape[1]
-        return Factors(left.astype(work.dtype, order="C"), right.astype(work.dtype, order="C"), np.ones(work.rank))
+        return _weights(left, right, work.dtype)
 
     def _nearest(
         self, taught: students.Teacher, work: Work, *, plain: bool = False
@@ -125,6 +125,11 @@ class LowRankEDLAE(Student, EDLAE):
             work.record.append(students.objective(taught.problem, left, right))
             return left, right
         start = left.astype(np.float64), right.astype(np.float64)
-        found = LOOPS[self.solver](taught.problem, *start, epochs=self.epochs, stage=work.tick)
+        pause = work.pause(lambda state: _weights(state.left, state.right, work.dtype))
+        found = LOOPS[self.solver](taught.problem, *start, epochs=self.epochs, stage=work.tick, between=pause)
         work.record.extend(found.record[1:])  # without the start
         return found.left, found.right
+
+
+def _weights(left: NDArray[Any], right: NDArray[Any], dtype: str) -> Weights:
+    return Factors(left.astype(dtype, order="C"), right.astype(dtype, order="C"), np.ones(right.shape[1]))
