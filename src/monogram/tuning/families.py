@@ -29,12 +29,14 @@ from monogram.errors import MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import measure, measure_model
 from monogram.models.autoencoder import Autoencoder, Inverted
-from monogram.models.base import Recommender, Work
+from monogram.models.base import Recommender, Watched, Work
 from monogram.models.full_rank import FullRank, shared_weights
 from monogram.models.spectral import FIRST_RANK, Spectral
 from monogram.models.spectrum import Spectrum
 from monogram.models.students import Student
+from monogram.tuning.epochs import Stopped, Watch
 from monogram.tuning.settings import Setting, Trial
+from monogram.weights import Weights
 
 Group = list[Setting]
 
@@ -73,11 +75,17 @@ def _shared(setting: Setting) -> Any:
 
 
 class Families:
-    """Tries groups of settings on a task; what later groups can use again is kept."""
+    """Tries groups of settings on a task; what later groups can use again is kept.
+
+    Attributes
+    ----------
+    watches : of settings yet to be tried, those that are watched while they are trained
+    """
 
     def __init__(self, task: Task) -> None:
         self.task, self.log = task, task.split.train
         self.threads = parallel.count(task.threads)
+        self.watches: dict[Setting, Watch] = {}
         self._gram: NDArray[Any] | None = None
         self._spectra: dict[str, Spectrum] = {}
 
@@ -99,11 +107,18 @@ class Families:
         notes = dict.fromkeys(str(one.message) for one in said if issubclass(one.category, MonogramWarning))
         note = "; ".join([*notes, *([trouble] if trouble else [])])
         seconds = (time.perf_counter() - start) / len(group)
-        return [Trial(setting, value, seconds, note) for setting, value in zip(group, values, strict=True)]
+        return [self._trial(setting, value, seconds, note) for setting, value in zip(group, values, strict=True)]
+
+    def _trial(self, setting: Setting, value: float | None, seconds: float, note: str) -> Trial:
+        watch = self.watches.pop(setting, None)
+        if watch is None:
+            return Trial(setting, value, seconds, note)
+        words = "; ".join(one for one in (note, watch.words(setting.parameters["epochs"])) if one)
+        return Trial(setting, value, seconds, words, tuple(watch.seen), watch.stopped)
 
     def _values(self, models: list[Recommender]) -> tuple[list[float | None], str]:
         """The metric of each model; where the mathematics fails, none and why."""
-        work: Callable[[list[Any]], list[float]] = self._alone
+        work: Callable[[list[Any]], list[float | None]] = self._alone
         if isinstance(models[0], Autoencoder):
             work = self._by_inverse
         elif isinstance(models[0], Spectral) and models[0].closed_form:
@@ -112,30 +127,52 @@ class Families:
             found = work(models)
         except NumericalError as error:
             return [None] * len(models), str(error)
-        return [value if np.isfinite(value) else None for value in found], ""
+        return [value if value is not None and np.isfinite(value) else None for value in found], ""
 
-    def _alone(self, models: list[Recommender]) -> list[float]:
-        return [self._measured(model.fit(self.log, **self.task.how)) for model in models]
+    def _alone(self, models: list[Recommender]) -> list[float | None]:
+        return [self._tried(model, self.log) for model in models]
+
+    def _tried(self, model: Recommender, source: Any) -> float | None:
+        """Fit and measure a model; none where who watches it had it stopped."""
+        watch = self.watches.get(Setting.of(model.name, model.params()))
+        if watch is None:
+            return self._measured(model.fit(source, **self.task.how))
+        try:
+            model.fit(Watched(source, watch.between(self._value)), **self.task.how)
+        except Stopped:
+            return None
+        epochs, value = len(model.report_.objectives), self._measured(model)
+        watch.end(epochs, value)
+        return value
 
     def _measured(self, model: Recommender) -> float:
         values, _ = measure_model(model, self.task.split, (self.task.metric,), self.threads)
         model._forget()
         return float(values.mean())
 
-    def _by_spectrum(self, models: list[Spectral]) -> list[float]:
+    def _value(self, weights: Weights) -> float:
+        """The metric of weights that no model has yet."""
+
+        def rank(rows: Any, rules: Any, k: int) -> list[Any]:
+            return [weights.best(rows, rules, k, self.threads)]
+
+        values, _ = measure(rank, self.log, self.task.split, (self.task.metric,))[0]
+        return float(values.mean())
+
+    def _by_spectrum(self, models: list[Spectral]) -> list[float | None]:
         rank = max(model._wanted() or FIRST_RANK for model in models)
         held = self.spectrum(models[0].target, rank)
         while not all(model._wanted() or model._enough(held) for model in models):
             held = self.spectrum(models[0].target, 2 * held.rank)
         return [self._measured(model.fit(held, **self.task.how)) for model in models]
 
-    def _by_inverse(self, models: list[Autoencoder]) -> list[float]:
+    def _by_inverse(self, models: list[Autoencoder]) -> list[float | None]:
         """Students first: the shared weights take the place of the inverse."""
         solved = self._invert(models)
         held = Inverted(self.log, solved, models[0]._rates())
-        values: dict[int, float] = {}
+        values: dict[int, float | None] = {}
         for student in sorted((one for one in models if isinstance(one, Student)), key=lambda one: -one.rank):
-            values[id(student)] = self._measured(student.fit(held, **self.task.how))
+            values[id(student)] = self._tried(student, held)
         full = [one for one in models if isinstance(one, FullRank) and not isinstance(one, Student)]
         if full:
             thetas = np.array([model._theta(solved) for model in full])

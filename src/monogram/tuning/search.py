@@ -146,9 +146,8 @@ class Search:
             name: ranges.space(name, task.split.train, self._sigma, space.get(name, {}))
             for name in dict.fromkeys([*names, *beside])
         }
-        self.asked = [name for name, axes in self.spaces.items() if tpe.iterative(name, axes)]
-        if self.asked:
-            tpe.need()
+        in_epochs = {name: axes for name, axes in self.spaces.items() if tpe.iterative(name, axes)}
+        self.asked = tpe.proposals(in_epochs, study, seed)
         self._shares = dict.fromkeys((name for name in self.spaces if name not in self.asked), 1.0)
         self._before: dict[str, Setting] = {}
         self._last = 0.0
@@ -158,6 +157,8 @@ class Search:
         wanted = [one for name in self._shares for one in ranges.coarse(name, self.spaces[name])] + self._next()
         while wanted and self._try(wanted):
             wanted = [one for name in self._shares for one in self._finer(name)] + self._next()
+        for proposals in self.asked.values():
+            proposals.end()
 
     def _sigma(self, target: str, rank: int) -> NDArray[np.float64]:
         return self.families.spectrum(target, rank).values
@@ -165,10 +166,16 @@ class Search:
     def _next(self) -> list[Setting]:
         """What Optuna proposes; a setting that was tried already ends the search of its model."""
         found = []
-        for name in self.asked:
-            trials = [one for one in self.study.trials if one.setting.model == name]
-            found.append(tpe.propose(name, self.spaces[name], trials, self.seed))
-        return [one for one in found if one not in self.study]
+        for name, proposals in list(self.asked.items()):
+            setting = proposals.next([one for one in self.study.trials if one.setting.model == name])
+            if setting in self.study:
+                self.asked.pop(name).end()
+                continue
+            watch = proposals.watch(setting)
+            if watch is not None:
+                self.families.watches[setting] = watch
+            found.append(setting)
+        return found
 
     def _finer(self, name: str) -> list[Setting]:
         """What is new around the best of a model; where a round did not move the best, the step is halved."""
@@ -196,6 +203,9 @@ class Search:
             trials = self.families.run(part)
             self._last = sum(one.seconds for one in trials)
             self.study.add(trials)
+            for one in trials:
+                if one.setting.model in self.asked:
+                    self.asked[one.setting.model].tell(one)
             if self.progress:
                 self.progress(self._state())
         return self._left().settings >= 1

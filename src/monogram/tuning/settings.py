@@ -47,15 +47,19 @@ class Trial:
     Attributes
     ----------
     setting : what was tried
-    value : the metric on the validation part; None where the mathematics could not be carried out
+    value : the metric on the validation part; None where the mathematics could not be carried out, or it was stopped
     seconds : its share of the time its group took
     note : what was warned of, or why there is no value
+    epochs : (epochs done, value) where it was measured while it was trained
+    stopped : whether its training was stopped, since others were better after as many epochs
     """
 
     setting: Setting
     value: float | None
     seconds: float
     note: str = ""
+    epochs: tuple[tuple[int, float], ...] = ()
+    stopped: bool = False
 
     def row(self) -> dict[str, Any]:
         """As a dictionary: model, parameters, value, seconds, note."""

@@ -63,7 +63,7 @@ class Study:
     def add(self, trials: list[Trial]) -> None:
         """Keep trials, and write them down."""
         if self.path is not None:
-            self._write(self.path, [one.row() for one in trials])
+            self._write(self.path, [_line(one) for one in trials])
         self.trials.extend(trials)
         self._done.update(one.setting for one in trials)
 
@@ -86,10 +86,7 @@ class Study:
             return
         try:
             first, *rows = [json.loads(line) for line in text.splitlines()]
-            trials = [
-                Trial(Setting.of(row["model"], row["parameters"]), row["value"], float(row["seconds"]), row["note"])
-                for row in rows
-            ]
+            trials = [_trial(row) for row in rows]
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} is not a study of monogram ({error}); give another file") from error
         if first != self.about:
@@ -105,6 +102,17 @@ class Study:
                 os.fsync(file.fileno())
         except OSError as error:
             raise StorageError(f"the study {path} cannot be written: {error.strerror}") from error
+
+
+def _line(trial: Trial) -> dict[str, Any]:
+    """A row of the file; that of a setting watched in training has two more entries."""
+    return trial.row() | ({"epochs": trial.epochs, "stopped": trial.stopped} if trial.epochs else {})
+
+
+def _trial(row: dict[str, Any]) -> Trial:
+    setting, seconds = Setting.of(row["model"], row["parameters"]), float(row["seconds"])
+    epochs = tuple((int(done), float(value)) for done, value in row.get("epochs", ()))
+    return Trial(setting, row["value"], seconds, row["note"], epochs, bool(row.get("stopped", False)))
 
 
 def _other(found: Any, wanted: dict[str, Any]) -> str:
