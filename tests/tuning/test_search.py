@@ -109,6 +109,36 @@ def test_interrupted_and_resumed_is_as_if_it_never_stopped(log, tmp_path, monkey
         mg.tune(log, "edlae", study=path, metric="recall@5")
 
 
+@pytest.mark.parametrize("group", [2, 6, 9, 13])
+def test_interrupted_among_the_finer_steps(log, tmp_path, monkeypatch, group):
+    how = {"space": {"edlae": {"dropout": [0.2, 0.5]}}, "metric": "ndcg@5", "budget": "26 settings"}
+    whole, real, runs = mg.tune(log, "edlae", **how), families.Families.run, []
+
+    def run(self, part):
+        runs.append(part)
+        if len(runs) == group:
+            raise KeyboardInterrupt
+        return real(self, part)
+
+    monkeypatch.setattr(families.Families, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        mg.tune(log, "edlae", study=tmp_path / "study", **how)
+    resumed = mg.tune(log, "edlae", study=tmp_path / "study", **how)
+    assert [(row["parameters"], row["value"]) for row in resumed.rows()] == [
+        (row["parameters"], row["value"]) for row in whole.rows()
+    ]
+
+
+def test_what_a_study_holds_of_another_search_is_counted_in(log, tmp_path):
+    how = {"metric": "ndcg@5", "study": tmp_path / "study"}
+    first = mg.tune(log, "edlae", budget="20 settings", **how)
+    both = mg.tune(log, ["lrr", "edlae"], budget="30 settings", **how)
+    assert len(both.rows()) == 30
+    assert both.best["value"] >= first.best["value"]
+    less = mg.tune(log, ["lrr", "edlae"], budget="3 settings", **how)
+    assert len(less.rows()) == 30
+
+
 def test_spectral_models_and_students(log):
     space = {"low_rank_dlae": {"rank": [4, 8], "dropout": 0.4}}
     found = mg.tune(log, ["lrr", "rg2", "low_rank_dlae", "popularity", "item_knn"], space=space, metric="ndcg@5",

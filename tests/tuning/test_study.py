@@ -39,6 +39,32 @@ def test_half_a_line_is_cut_off(tmp_path, cut):
     assert Study(ABOUT, path).trials == TRIALS
 
 
+def test_a_search_that_comes_by_again_meets_its_trials(tmp_path):
+    path = tmp_path / "study.jsonl"
+    Study(ABOUT, path).add(TRIALS)
+    before, again = path.read_bytes(), Study(ABOUT, path)
+    again.rewind()
+    assert (again.trials, again.tried, again.seconds) == ([], 3, 1.5)
+    assert TRIALS[1].setting not in again
+    assert again.ahead("ease") == TRIALS[0].setting
+    assert again.ahead("deql") is None
+    assert again.meet([TRIALS[1].setting, Setting.of("ease", {"l2": 9})]) == [TRIALS[1]]
+    assert again.trials == [TRIALS[1]]
+    assert TRIALS[1].setting in again
+    again.forward()
+    assert again.trials == [TRIALS[1], TRIALS[0], TRIALS[2]]
+    assert (again.tried, again.seconds) == (3, 1.5)
+    assert path.read_bytes() == before
+
+
+def test_what_was_seen_in_training_is_there_again(tmp_path):
+    path = tmp_path / "study.jsonl"
+    setting = Setting.of("wrmf", {})
+    trials = [Trial(setting, None, 0.5, "", ((1, 0.1), (2, 0.3)), True), Trial(setting, 0.4, 0.5, "", ((1, 0.2),))]
+    Study(ABOUT, path).add(trials)
+    assert Study(ABOUT, path).trials == trials
+
+
 def test_an_empty_file_is_a_new_study(tmp_path):
     path = tmp_path / "study.jsonl"
     path.write_text('{"stu')

@@ -153,12 +153,18 @@ class Search:
         self._last = 0.0
 
     def run(self) -> None:
-        """Coarse, then finer; models that Optuna searches get one setting a round."""
+        """Coarse, then finer; models that Optuna searches get one setting a round.
+
+        What a study holds is met again on the way, not tried again, so that a search that was interrupted goes on as it
+        would have.
+        """
+        self.study.rewind()
         wanted = [one for name in self._shares for one in ranges.coarse(name, self.spaces[name])] + self._next()
         while wanted and self._try(wanted):
             wanted = [one for name in self._shares for one in self._finer(name)] + self._next()
         for proposals in self.asked.values():
             proposals.end()
+        self.study.forward()
 
     def _sigma(self, target: str, rank: int) -> NDArray[np.float64]:
         return self.families.spectrum(target, rank).values
@@ -167,13 +173,13 @@ class Search:
         """What Optuna proposes; a setting that was tried already ends the search of its model."""
         found = []
         for name, proposals in list(self.asked.items()):
-            setting = proposals.next([one for one in self.study.trials if one.setting.model == name])
-            if setting in self.study:
-                self.asked.pop(name).end()
-                continue
-            watch = proposals.watch(setting)
-            if watch is not None:
-                self.families.watches[setting] = watch
+            setting = self.study.ahead(name)
+            if setting is None:
+                setting = proposals.next([one for one in self.study.trials if one.setting.model == name])
+                if setting in self.study:
+                    self.asked.pop(name).end()
+                    continue
+                self.families.watches |= proposals.watched(setting)
             found.append(setting)
         return found
 
@@ -196,27 +202,34 @@ class Search:
     def _try(self, settings: list[Setting]) -> bool:
         """Try settings group by group; whether the budget lasted."""
         for group in grouped(one for one in settings if one not in self.study):
-            left = self._left()
-            if self.study.trials and (left.seconds < self._last or left.seconds <= 0 or left.settings < 1):
-                return False
-            part = group if left.settings == math.inf else group[: int(left.settings)]
-            trials = self.families.run(part)
+            trials = self.study.meet(group)
+            new = [one for one in group if one not in self.study]
+            if new:
+                left = self._left()
+                if self.study.tried and (left.seconds < self._last or left.seconds <= 0 or left.settings < 1):
+                    return False
+                trials += self._run(new if left.settings == math.inf else new[: int(left.settings)])
             self._last = sum(one.seconds for one in trials)
-            self.study.add(trials)
-            for one in trials:
-                if one.setting.model in self.asked:
-                    self.asked[one.setting.model].tell(one)
-            if self.progress:
-                self.progress(self._state())
         return self._left().settings >= 1
 
+    def _run(self, group: list[Setting]) -> list[Trial]:
+        """Try a group, write it down, then tell Optuna and whoever looks on."""
+        trials = self.families.run(group)
+        self.study.add(trials)
+        for one in trials:
+            if one.setting.model in self.asked:
+                self.asked[one.setting.model].tell(one)
+        if self.progress:
+            self.progress(self._state())
+        return trials
+
     def _left(self) -> budget_.Budget:
-        return budget_.Budget(self.limit.seconds - self.study.seconds, self.limit.settings - len(self.study.trials))
+        return budget_.Budget(self.limit.seconds - self.study.seconds, self.limit.settings - self.study.tried)
 
     def _state(self) -> State:
         own = [one for one in self.study.trials if one.value is not None and one.setting.model in self.names]
         best = sorted(own, key=lambda one: -(one.value or 0.0))[:5]
-        return State(len(self.study.trials), tuple(best), self.study.seconds, self._left())
+        return State(self.study.tried, tuple(best), self.study.seconds, self._left())
 
 
 def _names(models: str | Iterable[str]) -> list[str]:

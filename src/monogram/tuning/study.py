@@ -44,6 +44,7 @@ class Study:
         self.about = {"study": FORMAT} | about
         self.path = None if path is None else Path(path)
         self.trials: list[Trial] = []
+        self._ahead: dict[Setting, Trial] = {}
         if self.path is not None:
             self._open(self.path)
         self._done = {one.setting for one in self.trials}
@@ -54,7 +55,31 @@ class Study:
     @property
     def seconds(self) -> float:
         """What the trials took."""
-        return sum(one.seconds for one in self.trials)
+        return sum(one.seconds for one in (*self.trials, *self._ahead.values()))
+
+    @property
+    def tried(self) -> int:
+        """How many trials there are, those that lie ahead too."""
+        return len(self.trials) + len(self._ahead)
+
+    def rewind(self) -> None:
+        """Go back to the start: a search that comes by the same way meets its trials again, and decides as it did."""
+        self._ahead = {one.setting: one for one in self.trials}
+        self.trials, self._done = [], set()
+
+    def meet(self, settings: list[Setting]) -> list[Trial]:
+        """The trials of settings that lie ahead; they do not any more."""
+        found = [self._ahead.pop(one) for one in settings if one in self._ahead]
+        self._keep(found)
+        return found
+
+    def ahead(self, model: str) -> Setting | None:
+        """The first setting of a model that lies ahead."""
+        return next((one for one in self._ahead if one.model == model), None)
+
+    def forward(self) -> None:
+        """Go to the end: what was not met again is kept too."""
+        self.meet(list(self._ahead))
 
     def best(self, models: set[str] | None = None) -> Trial | None:
         """The best trial, of some models only where they are named."""
@@ -64,6 +89,9 @@ class Study:
         """Keep trials, and write them down."""
         if self.path is not None:
             self._write(self.path, [_line(one) for one in trials])
+        self._keep(trials)
+
+    def _keep(self, trials: list[Trial]) -> None:
         self.trials.extend(trials)
         self._done.update(one.setting for one in trials)
 
