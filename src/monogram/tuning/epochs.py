@@ -53,6 +53,8 @@ class Watch:
         return self._judge(done, value)
 
     def words(self, epochs: int) -> str:
-        """Where it was stopped, for the note of its row."""
+        """Where it was stopped, if it was."""
+        if not self.stopped:
+            return ""
         done, value = self.seen[-1]
-        return f"stopped after {done} of {epochs} epochs at {value:.4f}" if self.stopped else ""
+        return f"stopped after {done} of {epochs} epochs at {value:.4f}"

@@ -55,6 +55,8 @@ class Journal:
         """The storage, all lines of its file replayed."""
         lock = storages.journal.JournalFileOpenLock(path)  # a symlink, its default, is refused on Windows
         try:
+            if Path(path).exists():
+                json.loads(b"[" + Path(path).read_bytes().strip().replace(b"\n", b",") + b"]")  # Optuna skips the last
             return storages.JournalStorage(storages.journal.JournalFileBackend(path, lock_obj=lock))
         except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
             raise DataError(

@@ -1,0 +1,281 @@
+"""Settings stopped in training, and Optuna's journal: neither may change what a search finds, or lose what it tried."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import monogram as mg
+from monogram.errors import DataError, StorageError
+from monogram.evaluation.metrics import parse
+from monogram.tuning import tpe
+from monogram.tuning.epochs import Stopped, Watch
+from monogram.tuning.families import Families, Task
+from monogram.tuning.journal import Journal
+from monogram.tuning.settings import Setting
+from monogram.tuning.study import Study
+
+optuna = pytest.importorskip("optuna", reason="the extra tune is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore:RG2 has not converged")
+
+SPACE = {"wrmf": {"epochs": 6, "rank": 4}}
+HOW = {"space": SPACE, "metric": "ndcg@5", "budget": "40 settings", "threads": 1}
+
+
+def tried(found, name="wrmf"):
+    return [row for row in found.rows() if row["model"] == name]
+
+
+def plain(rows):
+    return [(row["parameters"], row["value"], row["note"]) for row in rows]
+
+
+def lines(path, name="wrmf"):
+    return [row for row in map(json.loads, path.read_text().splitlines()[1:]) if row["model"] == name]
+
+
+def journal(path):
+    return path.with_name(path.name + ".optuna")
+
+
+def kept(path):
+    """Optuna's trials by study, as anyone reads them."""
+    backend = optuna.storages.journal.JournalFileBackend(str(journal(path)))
+    storage = optuna.storages.JournalStorage(backend)
+    return {
+        one.study_name: optuna.load_study(study_name=one.study_name, storage=storage).trials
+        for one in storage.get_all_studies()
+    }
+
+
+def finished(trials):
+    return [
+        (one.params["l2"], one.state.name, one.value, one.intermediate_values)
+        for one in trials
+        if one.state.name in ("COMPLETE", "PRUNED")
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(log, tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "shop.jsonl"
+    return mg.tune(log, "wrmf", study=path, **HOW), path
+
+
+def test_a_stopped_setting_has_no_value_and_its_note_says_where(whole):
+    found, path = whole
+    stopped = [row for row in lines(path) if row.get("stopped")]
+    assert 0 < len(stopped) < len(lines(path))
+    for row in stopped:
+        done, value = row["epochs"][-1]
+        assert row["value"] is None
+        assert row["note"] == f"stopped after {done} of 6 epochs at {value:.4f}"
+    assert [row["note"] for row in tried(found) if row["value"] is None] == [row["note"] for row in stopped]
+
+
+def test_a_stopped_setting_is_never_the_best(log, monkeypatch):
+    monkeypatch.setattr(tpe, "FINISHED", 0)
+    monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda self: self.number % 2 == 1)
+    monkeypatch.setattr(Families, "_value", lambda self, weights: 0.99)  # in the middle better than any at its end
+    found = mg.tune(log, "wrmf", **HOW)
+    rows = tried(found)
+    assert any("at 0.9900" in row["note"] for row in rows)
+    assert found.best["value"] == max(row["value"] for row in rows if row["value"] is not None) < 0.99
+    assert len(found.model.report_.objectives) == 6, "the refit is not stopped"
+    assert [one["best"] for one in found.curve()][-1] < 0.99
+
+
+def test_the_rule_is_the_median_of_the_finished(whole):
+    before = []
+    for row in lines(whole[1]):
+        seen = dict(row["epochs"])
+        for done in [one for one in seen if one >= tpe.FIRST and one < 6]:
+            others = [one[done] for one in before if done in one]
+            behind = len(before) >= tpe.FINISHED and max(v for d, v in seen.items() if d <= done) < np.median(others)
+            assert behind == (row["stopped"] and done == max(seen)), row
+        if not row["stopped"]:
+            assert list(seen) == [1, 2, 4, 6]
+            assert seen[6] == row["value"]
+            before.append(seen)
+
+
+def test_what_is_not_stopped_is_as_if_nobody_watched(whole, log):
+    split = mg.splits.holdout(mg.splits.holdout(log, seed=0).train, share=0.1, seed=0)
+    room = Families(Task(split, parse("ndcg@5"), threads=1))
+    for row in [one for one in tried(whole[0]) if one["value"] is not None][:4]:
+        assert room.run([Setting.of("wrmf", row["parameters"])])[0].value == row["value"]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("rg2", {"solver": ["als", "newton_cg"], "epochs": 5, "tolerance": 0, "rank": 8}),
+        ("low_rank_edlae", {"solver": ["alternating", "admm", "closed_form"], "epochs": 5, "rank": 8}),
+    ],
+)
+def test_other_models_are_watched_too(log, tmp_path, name, given, monkeypatch):
+    monkeypatch.setattr(tpe, "FINISHED", 1)
+    path = tmp_path / "shop.jsonl"
+    mg.tune(log, name, study=path, **HOW | {"space": {name: given}, "budget": "30 settings"})
+    rows = lines(path, name)
+    assert any(row.get("stopped") for row in rows)
+    assert any(row["value"] is not None for row in rows)
+    for row in rows:
+        assert ("epochs" in row) == (row["parameters"]["solver"] != "closed_form")
+
+
+def test_slim_has_no_epochs_of_the_whole(log, tmp_path):
+    path = tmp_path / "shop.jsonl"
+    mg.tune(log, "slim", study=path, **HOW | {"space": {}, "budget": "12 settings"})
+    assert lines(path, "slim")
+    assert not any("epochs" in row for row in lines(path, "slim"))
+
+
+def test_a_watch_looks_at_powers_of_two_and_makes_no_other_weights():
+    made, watch = [], Watch(lambda done, value: done == 8)
+    look = watch.between(float)
+    for done in range(1, 8):
+        look(done, lambda done=done: made.append(done) or done / 10)
+    with pytest.raises(Stopped):
+        look(8, lambda: made.append(8) or 0.8)
+    assert made == [1, 2, 4, 8]
+    assert watch.seen == [(1, 0.1), (2, 0.2), (4, 0.4), (8, 0.8)]
+    assert watch.words(16) == "stopped after 8 of 16 epochs at 0.8000"
+
+
+def test_a_value_that_is_no_number_stops_nothing():
+    watch = Watch(lambda done, value: True)
+    watch.between(lambda weights: float("nan"))(1, lambda: None)
+    assert not watch.stopped
+    assert watch.words(16) == ""
+
+
+def test_optunas_journal_has_what_the_study_file_has(whole):
+    ((title, trials),) = kept(whole[1]).items()
+    assert title.startswith("wrmf, ndcg@5, ")
+    rows = lines(whole[1])
+    assert len(finished(trials)) == len(rows)
+    for row, (l2, state, value, seen) in zip(rows, finished(trials), strict=True):
+        assert row["parameters"]["l2"] == l2
+        assert state == ("PRUNED" if row["stopped"] else "COMPLETE")
+        assert value == (row["epochs"][-1][1] if row["stopped"] else row["value"])
+        assert seen == dict(row["epochs"])
+    assert not [one for one in trials if not one.state.is_finished()]
+
+
+def test_without_a_study_nothing_is_written(whole, log, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert plain(tried(mg.tune(log, "wrmf", **HOW))) == plain(tried(whole[0]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_optuna_is_imported_only_where_it_is_needed(log, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)  # importing it would fail
+    mg.tune(log, "ease", study=tmp_path / "shop.jsonl", metric="ndcg@5", budget="3 settings")
+    assert not journal(tmp_path / "shop.jsonl").exists()
+
+
+@pytest.mark.parametrize("write", [2, 9, *range(70, 170, 14)])
+def test_killed_after_any_write_it_goes_on_as_if_nothing_was(whole, log, tmp_path, monkeypatch, write):
+    path, real, count = tmp_path / "shop.jsonl", os.fsync, []
+
+    def killed(file):
+        real(file)
+        count.append(file)
+        if len(count) == write:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
+        mg.tune(log, "wrmf", study=path, **HOW)
+    resumed = mg.tune(log, "wrmf", study=path, **HOW)
+    assert plain(resumed.rows()) == plain(whole[0].rows())
+    (trials,) = kept(path).values()
+    (expected,) = kept(whole[1]).values()
+    assert finished(trials) == finished(expected)
+    assert all(one.state.is_finished() for one in trials), "what was running has failed"
+
+
+def cut_lines(path, rest):
+    text = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(text[: len(text) * rest // 10]))
+
+
+@pytest.mark.parametrize("harm", ["deleted", "behind", "half a line", "of another study", "ahead"])
+def test_the_journal_is_made_whole_from_the_study_file(whole, log, tmp_path, harm):
+    path = tmp_path / "shop.jsonl"
+    half = HOW | {"budget": "25 settings"}
+    mg.tune(log, "wrmf", study=path, **half)
+    if harm == "deleted":
+        journal(path).unlink()
+    elif harm == "behind":
+        cut_lines(journal(path), 6)
+    elif harm == "half a line":
+        journal(path).write_bytes(journal(path).read_bytes()[:-9])
+    elif harm == "of another study":
+        other = tmp_path / "other.jsonl"
+        mg.tune(log, "wrmf", study=other, **half | {"metric": "recall@5"})
+        journal(other).replace(journal(path))
+    else:
+        cut_lines(path, 6)
+    before = list(kept(path)) if journal(path).exists() else []
+    resumed = mg.tune(log, "wrmf", study=path, **HOW)
+    assert plain(resumed.rows()) == plain(whole[0].rows())
+    (expected,) = kept(whole[1]).values()
+    assert finished(list(kept(path).values())[-1]) == finished(expected)
+    assert set(before) <= set(kept(path)), "what the journal held is not thrown away"
+
+
+@pytest.mark.parametrize("text", ["no journal\n", '{"a": 1}\n', "[]\n", '{"op_code": 0}\n', '{"op_\n{}\n'])
+def test_what_is_no_journal_is_left_alone(log, tmp_path, text):
+    path = tmp_path / "shop.jsonl"
+    mg.tune(log, "wrmf", study=path, **HOW | {"budget": "8 settings"})
+    before = path.read_bytes()
+    journal(path).write_text(text)
+    with pytest.raises(DataError, match=r"not a journal of Optuna.*move it away"):
+        mg.tune(log, "wrmf", study=path, **HOW)
+    assert (path.read_bytes(), journal(path).read_text()) == (before, text)
+
+
+def test_a_journal_that_cannot_be_opened(tmp_path):
+    journal(tmp_path / "shop.jsonl").mkdir()
+    with pytest.raises(StorageError, match=r"shop\.jsonl\.optuna cannot be read or written.*what was tried is in"):
+        Journal(tmp_path / "shop.jsonl")
+
+
+def test_a_full_disk_loses_nothing(whole, log, tmp_path, monkeypatch):
+    path, real, count = tmp_path / "shop.jsonl", optuna.storages.journal.JournalFileBackend.append_logs, []
+
+    def full(self, logs):
+        count.append(logs)
+        if len(count) == 90:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self, logs)
+
+    monkeypatch.setattr(optuna.storages.journal.JournalFileBackend, "append_logs", full)
+    with pytest.raises(StorageError, match="No space left"):
+        mg.tune(log, "wrmf", study=path, **HOW)
+    assert plain(lines(path)) == plain(tried(whole[0])[: len(lines(path))])
+    assert len(lines(path)) > 3
+    assert plain(tried(mg.tune(log, "wrmf", study=path, **HOW))) == plain(tried(whole[0]))
+
+
+def test_numbers_of_numpy_are_values_like_any(log, tmp_path):
+    space = {"wrmf": {"epochs": np.array([3, 5]), "rank": range(3, 5)}}
+    path = tmp_path / "shop.jsonl"
+    found = mg.tune(log, "wrmf", study=path, **HOW | {"space": space, "budget": "20 settings"})
+    assert {row["parameters"]["epochs"] for row in tried(found)} <= {3, 5}
+    assert kept(path)
+
+
+def test_a_setting_of_another_space_is_not_told(log, tmp_path):
+    path = tmp_path / "shop.jsonl"
+    mg.tune(log, "wrmf", study=path, **HOW | {"budget": "12 settings"})
+    held = Study(json.loads(path.read_text().splitlines()[0]), path)
+    other = {"epochs": tpe.Axis((3,), "given"), "l2": tpe.Axis((1e-4, 1e-1))}
+    assert not tpe.proposals({"wrmf": other}, held, 0)["wrmf"]._study.trials
