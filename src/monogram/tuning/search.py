@@ -68,7 +68,8 @@ def tune(
     """Find the best setting for a log; what settings share is computed once.
 
     Full-rank models of one l2 and dropout share an inverse and a pass of scores, spectral models a spectrum, students
-    their teacher. Models trained in epochs (wrmf, slim) are searched with Optuna: `pip install 'monogram[tune]'`.
+    their teacher. Models trained in epochs (wrmf, slim) are searched with Optuna: `pip install 'monogram[tune]'`; a
+    setting that falls behind the others in its first epochs is stopped, and has no value.
 
     Parameters
     ----------
@@ -80,6 +81,7 @@ def tune(
     budget : "20m", "90s", "1h" or seconds of search, or "200 settings"; what a study already holds is counted in
     space : by model, values of parameters to try as they are: {"deql": {"b": [0.5, 1], "a": 1}}
     study : a file that every finished group of settings is written to, and an interrupted search goes on from
+        Optuna's own record lies beside it, with ".optuna" after its name.
     validation : how the validation part is cut from train: a function of the log, or a Split
         By default as the protocol does it (temporal, strong, leave_last, ratio811), else 10% of each user's events.
     seed : of the cuts, of Optuna's search, and of the bootstrap
