@@ -13,6 +13,7 @@ import pytest
 import monogram as mg
 from monogram.errors import DataError, StorageError
 from monogram.evaluation.metrics import parse
+from monogram.tuning import journal as journal_
 from monogram.tuning import tpe
 from monogram.tuning.epochs import Stopped, Watch
 from monogram.tuning.families import Families, Task
@@ -240,6 +241,15 @@ def test_what_is_no_journal_is_left_alone(log, tmp_path, text):
     with pytest.raises(DataError, match=r"not a journal of Optuna.*move it away"):
         mg.tune(log, "wrmf", study=path, **HOW)
     assert (path.read_bytes(), journal(path).read_text()) == (before, text)
+
+
+def test_a_lock_that_a_kill_left_is_taken_over(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_, "GRACE", 3)
+    path = tmp_path / "shop.jsonl"
+    (tmp_path / "shop.jsonl.optuna.lock").touch()
+    mg.tune(log, "wrmf", study=path, **HOW | {"budget": "8 settings"})
+    assert kept(path)
+    assert not (tmp_path / "shop.jsonl.optuna.lock").exists()
 
 
 def test_a_journal_that_cannot_be_opened(tmp_path):

@@ -15,6 +15,7 @@ from typing import Any
 from monogram.errors import DataError, StorageError
 
 SUFFIX = ".optuna"
+GRACE = 5  # seconds; a lock that stands longer was left by a crash
 
 
 class Journal:
@@ -53,7 +54,7 @@ class Journal:
 
     def _read(self, storages: Any, path: str) -> Any:
         """The storage, all lines of its file replayed."""
-        lock = storages.journal.JournalFileOpenLock(path)  # a symlink, its default, is refused on Windows
+        lock = storages.journal.JournalFileOpenLock(path, GRACE)  # its default, a symlink, is refused on Windows
         try:
             if Path(path).exists():
                 json.loads(b"[" + Path(path).read_bytes().strip().replace(b"\n", b",") + b"]")  # Optuna skips the last
