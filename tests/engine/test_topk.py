@@ -17,6 +17,7 @@ from monogram.engine.topk import (
     best_by_sparse_rows,
     heads_by_gathering,
     heads_by_rows,
+    heads_by_scores,
 )
 
 
@@ -157,6 +158,23 @@ def test_heads_by_gathering_are_each_alone(case, threads, heads):
     assert len(found) == heads
     for scale, best in zip(scales, found, strict=True):
         same(best, best_by_gathering(by_item, scale, own, coefficients, histories, eligible, k, threads=threads))
+
+
+@given(
+    case=cases(),
+    threads=st.sampled_from([1, 2]),
+    heads=st.integers(1, 4),
+    positive=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_heads_by_scores_are_each_alone(case, threads, heads, positive, dtype):
+    rng, n, users, levels, _, eligible, allowed, k = case
+    scores = rng.integers(-levels, levels, (users, n)).astype(dtype)
+    scales = factors(rng, heads, n, positive)
+    found = heads_by_scores(scores.copy(), scales, eligible, k, threads=threads)
+    assert len(found) == heads
+    for scale, best in zip(scales, found, strict=True):
+        expect(best, scores.astype(np.float64) * scale, allowed, k)
 
 
 @given(case=cases())

@@ -9,8 +9,8 @@ users of one block share are found again in the larger ones.
 chooses a few candidates more than k; their scores are then summed again in float64, and those decide.
 *sparse rows*: as rows, for a W that is mostly empty.
 
-Rows and gathered sums can be ranked for several heads at once: for models whose scores differ by a factor of each item
-alone. The sums are then made once, and every head chooses from them.
+Rows, gathered sums and scores that are there already can be ranked for several heads at once: for models whose scores
+differ by a factor of each item alone. The sums are then made once, and every head chooses from them.
 """
 
 from __future__ import annotations
@@ -237,6 +237,19 @@ def best_by_sparse_rows(matrix: Any, histories: Any, eligible: Eligible, k: int,
     return Best(*best)
 
 
+def heads_by_scores(
+    scores: NDArray[Any], scales: NDArray[np.float64], eligible: Eligible, k: int, *, threads: int = 1
+) -> list[Best]:
+    """For each head, a row of `scales`: the top k by its factors times whole rows of scores, which are spent by it."""
+    best, bounds_ = _empty(len(scores), k, len(scales)), heads.bounds(scales)
+
+    def block(start: int, stop: int) -> None:
+        _whole_heads(scores, scales, *bounds_, *_arrays(eligible), *best, start, stop)
+
+    parallel.over(block, len(scores), min(USERS, _share(len(scores), threads)), threads)
+    return [Best(*one) for one in zip(*best, strict=True)]
+
+
 def _share(users: int, threads: int) -> int:
     return max(1, -(-users // (4 * threads)))
 
@@ -366,6 +379,32 @@ def _whole(
             keep(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
         counts[user] = select(total, 0, best_items[user], best_scores[user], counts[user])
         sort(best_items[user], best_scores[user], counts[user])
+
+
+@kernel
+def _whole_heads(
+    scores: Any,
+    scales: Any,
+    sizes: Any,
+    upper: Any,
+    mask: Any,
+    out_pointers: Any,
+    out: Any,
+    only_pointers: Any,
+    only: Any,
+    best_items: Any,
+    best_scores: Any,
+    counts: Any,
+    start: int,
+    stop: int,
+) -> None:
+    room = np.empty(scores.shape[1], np.int64)
+    for user in range(start, stop):
+        total = scores[user]
+        close(total, 0, mask, out[out_pointers[user] : out_pointers[user + 1]])
+        if len(only_pointers) > 0:
+            keep(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
+        select_heads(total, 0, scales, sizes, upper, best_items, best_scores, counts, user, room)
 
 
 @kernel

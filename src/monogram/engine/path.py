@@ -1,0 +1,128 @@
+"""C = (S + l2·E)⁻¹ for many l2, from one eigendecomposition.
+
+Penalties ℓ = l2 + (p/q)·d of one ratio r = (p/q)/l2 are l2·E with E = diag(1 + r·d). With E^-½SE^-½ = V·diag(s)·Vᵀ and
+U = E^-½V, C = U·diag(1/(s + l2))·Uᵀ for every l2: its diagonal costs n², and the scores of m histories 2mn², with no n³.
+
+On items that a history does not hold, hC = −(hU)·diag(s/(l2·(s + l2)))·Uᵀ: the part E⁻¹/l2 of C touches the history's own
+items only. So nothing cancels in the scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from monogram.engine import parallel
+from monogram.engine.gram import gram
+from monogram.engine.operator import multiply
+from monogram.engine.plan import WORKSPACE, Cost, Size, calibrate
+from monogram.errors import NumericalError
+
+Float = NDArray[np.float64]
+
+# Times relative to n³ flops of our factorisation and inverse, as measured with one thread. They are constants, so that
+# which way is taken does not depend on the day.
+EIGEN = 10.0  # the eigendecomposition, over n³
+SUM = 20.0  # to add one entry of a row of weights to a score
+PRODUCT = 0.75  # a flop of a plain product
+LARGEST = 15_000  # items: beyond, LAPACK's threaded parts are not to be trusted
+COARSE = 10.0  # l2 must be so many roundings of the largest eigenvalue
+BLOCK = 1024  # histories at once
+SLAB = 256
+
+
+class Path:
+    """U and s of a Gram and a diagonal E.
+
+    Parameters
+    ----------
+    values : s, none below 0
+    basis : U = E^-½V, n × n, C-ordered
+    """
+
+    def __init__(self, values: Float, basis: NDArray[Any], threads: int = 1) -> None:
+        self.values, self.basis, self.threads = values, basis, threads
+
+    def diagonals(self, l2s: Any) -> Float:
+        """The diagonal of C for each l2, one a row, summed in float64."""
+        shares = 1 / (self.values[:, None] + np.asarray(l2s, np.float64))
+        out = np.empty((len(self.basis), shares.shape[1]))
+        for start in range(0, len(out), SLAB):
+            rows = slice(start, start + SLAB)
+            out[rows] = self.basis[rows].astype(np.float64) ** 2 @ shares
+        return np.ascontiguousarray(out.T)
+
+    def prepare(self, histories: Any) -> NDArray[Any]:
+        """The product hU of a CSR batch: the part of the scores that all l2 share."""
+        return multiply(histories, self.basis, self.threads)
+
+    def scores(self, prepared: NDArray[Any], l2: float) -> NDArray[Any]:
+        """The part of −hC that is right for items the histories do not hold (histories × items)."""
+        shares = (self.values / (l2 * (self.values + l2))).astype(self.basis.dtype)
+        return np.asarray((prepared * shares) @ self.basis.T)
+
+
+def decompose(
+    matrix: Any, scale: Float, *, known: NDArray[Any] | None = None, dtype: Any = np.float32, threads: int = 1
+) -> Path:
+    """The path of an m × n matrix and the diagonal `scale` of E; where the Gram is `known`, from a copy of it."""
+    n = matrix.shape[1]
+    square = np.empty((n, n), dtype, order="F")
+    if known is None:
+        gram(matrix, square, threads=threads)
+    root = (1 / np.sqrt(scale)).astype(dtype)
+
+    def scaled(start: int, stop: int) -> None:
+        part = square[:, start:stop]
+        np.multiply(part if known is None else known[:, start:stop], root[:, None], out=part)
+        part *= root[start:stop]
+
+    parallel.over(scaled, n, max(1, n // (4 * threads)), threads)
+    try:
+        values, vectors = scipy.linalg.eigh(square, lower=True, overwrite_a=True, check_finite=False, driver="evd")
+    except np.linalg.LinAlgError as error:
+        raise NumericalError(f"the eigendecomposition of the Gram failed ({error}): use dtype='float64'") from error
+    basis = np.ascontiguousarray(vectors)
+    basis *= root[:, None]
+    return Path(np.maximum(values.astype(np.float64), 0.0), basis, threads)
+
+
+def lowest(matrix: Any, scale: Float, dtype: Any) -> float:
+    """The smallest l2 for which a path in this precision is as good as an inverse.
+
+    An eigendecomposition is exact to roundings of the largest eigenvalue, which is estimated here by a few products.
+    """
+    root = 1 / np.sqrt(scale)
+    vector, top = np.ones(len(scale)), 0.0
+    for _ in range(10):
+        length = float(np.linalg.norm(vector))
+        if length == 0:
+            return 0.0
+        vector = root * (matrix.T @ (matrix @ (root * (vector / length))))
+        top = float(np.linalg.norm(vector))
+    return COARSE * float(np.finfo(dtype).eps) * top
+
+
+def cost(size: Size, values: int, users: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
+    """The price of a path of so many values of l2, and of scoring a validation part; the Gram is there already.
+
+    Parameters
+    ----------
+    users, events : of the histories that are scored
+    """
+    n = float(size.items)
+    flops = EIGEN * n**3 + SUM * events * n + values * (2 * PRODUCT * users + 2) * n**2
+    itemsize = np.dtype(dtype).itemsize
+    taken = 3 * size.items**2 * itemsize + 3 * min(users, BLOCK) * size.items * itemsize + WORKSPACE
+    return Cost("path", taken, flops, flops / calibrate(np.dtype(dtype).name, threads)[0])
+
+
+def by_inverses(size: Size, values: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
+    """The price of the same by an inverse for each l2."""
+    n = float(size.items)
+    flops = values * (n**3 + SUM * events * n)
+    taken = size.items**2 * np.dtype(dtype).itemsize + WORKSPACE
+    return Cost("primal", taken, flops, flops / calibrate(np.dtype(dtype).name, threads)[0])

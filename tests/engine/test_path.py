@@ -1,0 +1,92 @@
+"""One eigendecomposition against an inverse for each l2."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monogram.engine import path
+from monogram.engine.gram import gram
+from monogram.engine.plan import guess
+
+
+def case(seed, users=40, items=12, share=0.3):
+    rng = np.random.default_rng(seed)
+    return sp.csr_array((rng.random((users, items)) < share).astype(np.float32))
+
+
+def inverse(matrix, l2, scale):
+    dense = matrix.toarray().astype(np.float64)
+    return np.linalg.inv(dense.T @ dense + l2 * np.diag(scale))
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    users=st.integers(1, 30),
+    ratio=st.sampled_from([0.0, 0.01, 0.3]),
+    threads=st.sampled_from([1, 2]),
+    known=st.booleans(),
+)
+def test_it_is_the_inverse_of_every_l2(seed, users, ratio, threads, known):
+    matrix, l2s = case(seed, users), [0.5, 4.0, 300.0]
+    dense = matrix.toarray().astype(np.float64)
+    scale = 1 + ratio * (dense**2).sum(axis=0)
+    square = np.empty((12, 12), order="F")
+    gram(matrix, square)
+    found = path.decompose(matrix, scale, known=square if known else None, dtype=np.float64, threads=threads)
+    diagonals = found.diagonals(l2s)
+    prepared = found.prepare(matrix)
+    for l2, diagonal in zip(l2s, diagonals, strict=True):
+        expected = inverse(matrix, l2, scale)
+        np.testing.assert_allclose(diagonal, np.diag(expected), rtol=1e-10)
+        unseen = dense == 0
+        np.testing.assert_allclose(found.scores(prepared, l2)[unseen], -(dense @ expected)[unseen], atol=1e-11)
+
+
+def test_the_known_gram_stays_as_it_is():
+    matrix, square = case(1), np.zeros((12, 12), order="F")
+    gram(matrix, square)
+    before = square.copy()
+    path.decompose(matrix, np.full(12, 2.0), known=square, dtype=np.float64)
+    np.testing.assert_array_equal(square, before)
+
+
+def test_in_float32_to_its_rounding():
+    matrix, scale = case(3, 400, 60), np.ones(60)
+    found = path.decompose(matrix, scale, dtype=np.float32)
+    assert found.basis.dtype == np.float32
+    assert found.scores(found.prepare(matrix), 5.0).dtype == np.float32
+    np.testing.assert_allclose(found.diagonals([5.0])[0], np.diag(inverse(matrix, 5.0, scale)), rtol=1e-4)
+
+
+def test_items_that_nobody_used():
+    matrix = sp.csr_array(np.pad(case(2).toarray(), ((0, 0), (0, 3))))
+    found = path.decompose(matrix, np.ones(15), dtype=np.float64)
+    np.testing.assert_allclose(found.diagonals([4.0])[0, 12:], 0.25)
+    assert np.abs(found.scores(found.prepare(matrix), 4.0)[:, 12:]).max() < 1e-12
+
+
+def test_the_lowest_l2_is_in_roundings_of_the_largest_eigenvalue():
+    matrix = case(5, 300, 40)
+    dense = matrix.toarray().astype(np.float64)
+    scale = 1 + 0.1 * dense.sum(axis=0)
+    top = np.linalg.eigvalsh(dense.T @ dense / np.sqrt(np.outer(scale, scale)))[-1]
+    for dtype in (np.float32, np.float64):
+        expected = path.COARSE * np.finfo(dtype).eps * top
+        assert path.lowest(matrix, scale, dtype) == pytest.approx(expected, rel=1e-2)
+    assert path.lowest(sp.csr_array((3, 4)), np.ones(4), np.float32) == 0
+
+
+def test_many_values_and_few_users_make_it_cheaper():
+    size = guess(50_000, 4_000, 1_000_000)
+
+    def cheaper(values, users):
+        return path.cost(size, values, users, 100 * users).flops < path.by_inverses(size, values, 100 * users).flops
+
+    assert not cheaper(5, 100)
+    assert cheaper(24, 100)
+    assert not cheaper(24, 50_000)
+    assert path.cost(size, 24, 100, 1).bytes > 3 * 4 * 4_000**2
