@@ -59,7 +59,7 @@ def test_in_float32_to_its_rounding():
     found = path.decompose(matrix, scale, dtype=np.float32)
     assert found.basis.dtype == np.float32
     assert found.scores(found.prepare(matrix), 5.0).dtype == np.float32
-    np.testing.assert_allclose(found.diagonals([5.0])[0], np.diag(inverse(matrix, 5.0, scale)), rtol=1e-4)
+    np.testing.assert_allclose(found.diagonals([5.0])[0], np.diag(inverse(matrix, 5.0, scale)), rtol=1e-5)
 
 
 def test_items_that_nobody_used():
@@ -89,4 +89,13 @@ def test_many_values_and_few_users_make_it_cheaper():
     assert not cheaper(5, 100)
     assert cheaper(24, 100)
     assert not cheaper(24, 50_000)
-    assert path.cost(size, 24, 100, 1).bytes > 3 * 4 * 4_000**2
+    assert path.cost(size, 24, 100, 1).bytes > 3 * 8 * 4_000**2
+
+
+def test_in_float32_it_keeps_what_a_large_eigenvalue_would_drown():
+    rng = np.random.default_rng(6)
+    matrix = case(6, 200, 30)
+    matrix.data *= rng.uniform(0.5, 300, 30).astype(np.float32)[matrix.indices]  # items of very different sizes
+    found = path.decompose(matrix, np.ones(30), dtype=np.float32)
+    expected = inverse(matrix, 0.5, np.ones(30))
+    np.testing.assert_allclose(found.diagonals([0.5])[0], np.diag(expected), rtol=1e-3)

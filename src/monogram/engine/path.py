@@ -1,10 +1,13 @@
 """C = (S + l2·E)⁻¹ for many l2, from one eigendecomposition.
 
 Penalties ℓ = l2 + (p/q)·d of one ratio r = (p/q)/l2 are l2·E with E = diag(1 + r·d). With E^-½SE^-½ = V·diag(s)·Vᵀ and
-U = E^-½V, C = U·diag(1/(s + l2))·Uᵀ for every l2: its diagonal costs n², and the scores of m histories 2mn², with no n³.
+U = E^-½V, C = U·diag(1/(s + l2))·Uᵀ for every l2: its diagonal costs n², the scores of m histories 2mn², and nothing n³.
 
-On items that a history does not hold, hC = −(hU)·diag(s/(l2·(s + l2)))·Uᵀ: the part E⁻¹/l2 of C touches the history's own
-items only. So nothing cancels in the scores.
+On items that a history does not hold, hC = −(hU)·diag(s/(l2·(s + l2)))·Uᵀ: the part E⁻¹/l2 of C touches the history's
+own items only. So nothing cancels in the scores.
+
+The decomposition is made in float64 whatever U is then held in: its errors are roundings of the largest eigenvalue, where
+those of a Cholesky factorisation are of each item's own size. In float32 it would change lists at a usual l2.
 """
 
 from __future__ import annotations
@@ -25,11 +28,11 @@ Float = NDArray[np.float64]
 
 # Times relative to n³ flops of our factorisation and inverse, as measured with one thread. They are constants, so that
 # which way is taken does not depend on the day.
-EIGEN = 10.0  # the eigendecomposition, over n³
+EIGEN = {"float32": 12.0, "float64": 6.5}  # the eigendecomposition, over n³; it is in float64 beside either
 SUM = 20.0  # to add one entry of a row of weights to a score
 PRODUCT = 0.75  # a flop of a plain product
 LARGEST = 15_000  # items: beyond, LAPACK's threaded parts are not to be trusted
-COARSE = 10.0  # l2 must be so many roundings of the largest eigenvalue
+COARSE = 10.0  # l2 must be at least so many roundings of the largest eigenvalue
 BLOCK = 1024  # histories at once
 SLAB = 256
 
@@ -70,10 +73,10 @@ def decompose(
 ) -> Path:
     """The path of an m × n matrix and the diagonal `scale` of E; where the Gram is `known`, from a copy of it."""
     n = matrix.shape[1]
-    square = np.empty((n, n), dtype, order="F")
+    square = np.empty((n, n), order="F")
     if known is None:
         gram(matrix, square, threads=threads)
-    root = (1 / np.sqrt(scale)).astype(dtype)
+    root = 1 / np.sqrt(scale)
 
     def scaled(start: int, stop: int) -> None:
         part = square[:, start:stop]
@@ -84,16 +87,16 @@ def decompose(
     try:
         values, vectors = scipy.linalg.eigh(square, lower=True, overwrite_a=True, check_finite=False, driver="evd")
     except np.linalg.LinAlgError as error:
-        raise NumericalError(f"the eigendecomposition of the Gram failed ({error}): use dtype='float64'") from error
-    basis = np.ascontiguousarray(vectors)
-    basis *= root[:, None]
-    return Path(np.maximum(values.astype(np.float64), 0.0), basis, threads)
+        raise NumericalError(f"the eigendecomposition of the Gram failed: {error}") from error
+    basis = np.empty((n, n), dtype)
+    np.multiply(vectors, root[:, None], out=basis, casting="same_kind")
+    return Path(np.maximum(values, 0.0), basis, threads)
 
 
 def lowest(matrix: Any, scale: Float, dtype: Any) -> float:
     """The smallest l2 for which a path in this precision is as good as an inverse.
 
-    An eigendecomposition is exact to roundings of the largest eigenvalue, which is estimated here by a few products.
+    Below some roundings of the largest eigenvalue, which is estimated here by a few products, neither is exact.
     """
     root = 1 / np.sqrt(scale)
     vector, top = np.ones(len(scale)), 0.0
@@ -107,17 +110,17 @@ def lowest(matrix: Any, scale: Float, dtype: Any) -> float:
 
 
 def cost(size: Size, values: int, users: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The price of a path of so many values of l2, and of scoring a validation part; the Gram is there already.
+    """The price of a path of so many values of l2, and of scoring histories with each; the Gram is there already.
 
     Parameters
     ----------
     users, events : of the histories that are scored
     """
-    n = float(size.items)
-    flops = EIGEN * n**3 + SUM * events * n + values * (2 * PRODUCT * users + 2) * n**2
-    itemsize = np.dtype(dtype).itemsize
-    taken = 3 * size.items**2 * itemsize + 3 * min(users, BLOCK) * size.items * itemsize + WORKSPACE
-    return Cost("path", taken, flops, flops / calibrate(np.dtype(dtype).name, threads)[0])
+    dtype, n = np.dtype(dtype), float(size.items)
+    flops = EIGEN[dtype.name] * n**3 + SUM * events * n + values * (2 * PRODUCT * users + 2) * n**2
+    # What is decomposed and LAPACK's room, then the basis beside the vectors and a few blocks of histories.
+    taken = 3 * 8 * size.items**2 + 3 * min(users, BLOCK) * size.items * dtype.itemsize + WORKSPACE
+    return Cost("path", taken, flops, flops / calibrate(dtype.name, threads)[0])
 
 
 def by_inverses(size: Size, values: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
