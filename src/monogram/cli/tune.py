@@ -74,7 +74,7 @@ def command(
             not_over(path, log, flag=flag)
     fixed = _fixed(names, parameters)
     split = cut(way, log if way.reads_itself else read_log(log, columns))
-    with live(metric) as progress:
+    with live(metric) as shown:
         found = tune(
             None,
             names,
@@ -87,7 +87,7 @@ def command(
             dtype=dtype,
             memory=memory,
             threads=threads,
-            progress=progress,
+            progress=planned(shown),
         )
     if output is not None:
         found.model.save(output)
@@ -121,6 +121,19 @@ def live(metric: str) -> Iterator[Callable[[Any], None] | None]:
 
     with Live(console=screen(stderr=True), transient=True, auto_refresh=False) as shown:
         yield lambda state: shown.update(table(state, metric), refresh=True)
+
+
+def planned(shown: Callable[[Any], None] | None) -> Callable[[Any], None]:
+    """Says the plan before the search starts; what follows is shown where there is a terminal."""
+    first = iter([True])
+
+    def progress(state: Any) -> None:
+        if next(first, False):
+            talk(str(state.plan))
+        elif shown is not None:
+            shown(state)
+
+    return progress
 
 
 def table(state: Any, metric: str) -> Any:

@@ -1,13 +1,13 @@
 """C = (S + l2·E)⁻¹ for many l2, from one eigendecomposition.
 
 Penalties ℓ = l2 + (p/q)·d of one ratio r = (p/q)/l2 are l2·E with E = diag(1 + r·d). With E^-½SE^-½ = V·diag(s)·Vᵀ and
-U = E^-½V, C = U·diag(1/(s + l2))·Uᵀ for every l2: its diagonal costs n², the scores of m histories 2mn², and nothing n³.
+U = E^-½V, C = U·diag(1/(s + l2))·Uᵀ for every l2: its diagonal costs n², the scores of m histories 2mn², none n³.
 
 On items that a history does not hold, hC = −(hU)·diag(s/(l2·(s + l2)))·Uᵀ: the part E⁻¹/l2 of C touches the history's
 own items only. So nothing cancels in the scores.
 
-The decomposition is made in float64 whatever U is then held in: its errors are roundings of the largest eigenvalue, where
-those of a Cholesky factorisation are of each item's own size. In float32 it would change lists at a usual l2.
+The decomposition is made in float64 whatever U is then held in: its errors are roundings of the largest eigenvalue,
+where those of a Cholesky factorisation are of each item's own size. In float32 it would change lists at a usual l2.
 """
 
 from __future__ import annotations
@@ -78,10 +78,11 @@ def decompose(
         gram(matrix, square, threads=threads)
     root = 1 / np.sqrt(scale)
 
+    source = square if known is None else known
+
     def scaled(start: int, stop: int) -> None:
-        part = square[:, start:stop]
-        np.multiply(part if known is None else known[:, start:stop], root[:, None], out=part)
-        part *= root[start:stop]
+        for j in range(start, stop):  # the lower triangle: nothing is in the other
+            np.multiply(source[j:, j], root[j] * root[j:], out=square[j:, j])
 
     parallel.over(scaled, n, max(1, n // (4 * threads)), threads)
     try:

@@ -121,7 +121,7 @@ class Plan:
         for cost in self.costs:
             note = "  ← chosen" if cost == self.chosen else ""
             note += "" if cost.bytes <= self.budget else "  over budget"
-            lines.append(f"{cost.solver:8} {show(cost.bytes):>9} {cost.flops:>9.2g} {_duration(cost.seconds):>9}{note}")
+            lines.append(f"{cost.solver:8} {show(cost.bytes):>9} {cost.flops:>9.2g} {duration(cost.seconds):>9}{note}")
         return "\n".join(lines)
 
 
@@ -253,7 +253,8 @@ def _timed(work: Any) -> float:
     return time.perf_counter() - start
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds for people: 0.31 s, 12 min, 2.5 h."""
     if seconds < 100:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

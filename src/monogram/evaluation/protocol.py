@@ -29,7 +29,7 @@ USUAL = {
 }
 BATCH = 1024
 Models = Recommender | Iterable[Recommender] | Mapping[str, Recommender]
-Rank = Callable[[Any, Eligible, int], list[Best]]  # histories, who may get what, k
+Rank = Callable[[Any, Eligible, int], Iterable[Best]]  # histories, who may get what, k
 Measured = tuple[NDArray[np.float64], dict[str, float]]
 
 

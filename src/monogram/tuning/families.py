@@ -1,20 +1,21 @@
 """Settings in groups that share their work.
 
-Full-rank models of one (l2, dropout) share one inverse and one pass of scores, from which every θ ranks; students share
+Full-rank models of one (l2, dropout) share one inverse and one pass of scores, from which every θ ranks; where many l2
+have one ratio of dropout/(1 − dropout) to l2, one eigendecomposition may serve them all (see `plan`). Students share
 that inverse and their teacher's pairs (a lower rank is a beginning of them); spectral models share one spectrum. The
 Gram is made once for all inverses, where the memory holds it beside the one that is factorised. What shares nothing is
 fitted alone.
 
-A candidate's inverse is not certified: the refitted best is, as every fit. An eigendecomposition of the Gram would
-serve a whole path of l2 at dropout 0, but costs as much as many inverses, and is not used.
+A candidate's inverse is not certified: the refitted best is, as every fit.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ from numpy.typing import NDArray
 
 from monogram.data.splits import Split
 from monogram.engine import memory as memory_
-from monogram.engine import parallel
-from monogram.engine.gram import gram
+from monogram.engine import parallel, path
+from monogram.engine.gram import gram, squares
+from monogram.engine.plan import Cost, Size
 from monogram.engine.plan import measure as measure_size
+from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import measure, measure_model
@@ -74,6 +77,17 @@ def _shared(setting: Setting) -> Any:
     return "alone", setting
 
 
+def rates(group: Group) -> list[tuple[float, float]]:
+    """Each (l2, dropout) of a group of autoencoders, in the order in which it begins; none for other models."""
+    models = (setting.make() for setting in group)
+    return list(dict.fromkeys(one._rates() for one in models if isinstance(one, Autoencoder)))
+
+
+def full_rank(model: Recommender) -> bool:
+    """Whether a model ranks by the inverse itself, not by a student of it."""
+    return isinstance(model, FullRank) and not isinstance(model, Student)
+
+
 class Families:
     """Tries groups of settings on a task; what later groups can use again is kept.
 
@@ -97,8 +111,39 @@ class Families:
             self._spectra[target] = held = Spectrum(self.log, rank, target=target, **self.task.how)
         return held
 
+    @cached_property
+    def size(self) -> Size:
+        """Of what is learned from."""
+        return measure_size(self.log.matrix)
+
+    @property
+    def square(self) -> int:
+        """The bytes of a Gram that is kept."""
+        return self.log.n_items**2 * np.dtype(self.task.dtype).itemsize
+
+    @property
+    def kept(self) -> bool:
+        """Whether the Gram is kept by now."""
+        return self._gram is not None
+
+    def work(self) -> Work:
+        """How an inverse may be made now."""
+        work = Work(self.task.dtype, memory_.parse(self.task.memory), self.threads)
+        if self.kept and self.task.memory is not None:
+            work.budget -= self.square  # of what is free it is gone already
+        return work
+
+    def chosen(self, models: Iterable[Autoencoder], work: Work) -> tuple[Cost, Autoencoder]:
+        """How a group is inverted, and the model that takes most."""
+        found = [(model._plan(self.size, work).chosen, model) for model in models]
+        return max(found, key=lambda one: one[0].bytes)
+
+    def keeps(self, chosen: Cost, work: Work) -> bool:
+        """Whether the Gram is kept beside an inverse."""
+        return chosen.solver == "primal" and chosen.bytes + self.square <= work.budget
+
     def run(self, group: Group) -> list[Trial]:
-        """Try a group from `grouped`: a trial for each setting, in its order."""
+        """Try a group from `grouped`, or several on one path (see `plan`): a trial for each setting, in its order."""
         start = time.perf_counter()
         models = [setting.make() for setting in group]
         with warnings.catch_warnings(record=True) as said, parallel.limited(self.task.threads):
@@ -120,7 +165,8 @@ class Families:
         """The metric of each model; where the mathematics fails, none and why."""
         work: Callable[[list[Any]], list[float | None]] = self._alone
         if isinstance(models[0], Autoencoder):
-            work = self._by_inverse
+            several = len({model._rates() for model in models if isinstance(model, Autoencoder)}) > 1
+            work = self._by_path if several else self._by_inverse
         elif isinstance(models[0], Spectral) and models[0].closed_form:
             work = self._by_spectrum
         try:
@@ -173,7 +219,7 @@ class Families:
         values: dict[int, float | None] = {}
         for student in sorted((one for one in models if isinstance(one, Student)), key=lambda one: -one.rank):
             values[id(student)] = self._tried(student, held)
-        full = [one for one in models if isinstance(one, FullRank) and not isinstance(one, Student)]
+        full = [one for one in models if isinstance(one, FullRank) and full_rank(one)]
         if full:
             thetas = np.array([model._theta(solved) for model in full])
             weights = shared_weights(solved, self.log, self.threads)
@@ -187,21 +233,52 @@ class Families:
             values |= {id(model): float(one.mean()) for model, (one, _) in zip(full, found, strict=True)}
         return [values[id(model)] for model in models]
 
+    def _by_path(self, models: list[FullRank]) -> list[float | None]:
+        """Models of several l2 whose penalties are multiples of each other's, by one eigendecomposition."""
+        d, by_l2 = squares(self.log.matrix), dict[float, list[FullRank]]()
+        for model in models:
+            by_l2.setdefault(model._rates()[0], []).append(model)
+        held = path.decompose(
+            self.log.matrix,
+            models[0]._penalties(d) / models[0]._rates()[0],
+            known=self._keep(),
+            dtype=self.task.dtype,
+            threads=self.threads,
+        )
+        scales = {}
+        for (l2, group), c in zip(by_l2.items(), held.diagonals(list(by_l2)), strict=True):
+            _check(c)
+            scales[l2] = np.array([model._head(c, model._penalties(d), d)[0] / c for model in group])
+
+        def rank(rows: Any, rules: Eligible, k: int) -> Iterator[Best]:
+            prepared = held.prepare(rows)
+            for l2, factors in scales.items():
+                yield from heads_by_scores(held.scores(prepared, l2), factors, rules, k, threads=self.threads)
+
+        found = measure(rank, self.log, self.task.split, (self.task.metric,), len(models))
+        ordered = (model for group in by_l2.values() for model in group)
+        values = {id(model): float(one.mean()) for model, (one, _) in zip(ordered, found, strict=True)}
+        return [values[id(model)] for model in models]
+
     def _invert(self, models: list[Autoencoder]) -> Any:
         """The inverse of a group, from the kept Gram where there is room for it."""
-        kept = 0 if self._gram is None else self._gram.nbytes
-        work = Work(self.task.dtype, memory_.parse(self.task.memory), self.threads)
-        if self.task.memory is not None:
-            work.budget -= kept  # of what is free it is gone already
-        size = measure_size(self.log.matrix)
-        largest = max(models, key=lambda model: model._plan(size, work).chosen.bytes)
-        chosen = largest._plan(size, work).chosen
-        square = self.log.n_items**2 * np.dtype(self.task.dtype).itemsize
-        if self._gram is None and chosen.solver == "primal" and chosen.bytes + square <= work.budget:
+        work = self.work()
+        chosen, largest = self.chosen(models, work)
+        if not self.kept and self.keeps(chosen, work):
+            self._keep()
+            work.budget -= self.square
+        solved = largest._inverted(self.log, work, self._gram)
+        _check(solved.inverse.diagonal)
+        return solved
+
+    def _keep(self) -> NDArray[Any]:
+        """The Gram, made where it is not there yet."""
+        if self._gram is None:
             self._gram = np.empty((self.log.n_items, self.log.n_items), self.task.dtype, order="F")
             gram(self.log.matrix, self._gram, threads=self.threads)
-            work.budget -= square
-        solved = largest._inverted(self.log, work, self._gram)
-        if not (np.isfinite(solved.inverse.diagonal).all() and (solved.inverse.diagonal > 0).all()):
-            raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
-        return solved
+        return self._gram
+
+
+def _check(diagonal: NDArray[np.float64]) -> None:
+    if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
+        raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")

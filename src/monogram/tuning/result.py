@@ -15,6 +15,7 @@ from monogram.models.base import Recommender
 from monogram.reports import writers
 from monogram.tuning import report as report_
 from monogram.tuning.families import Task
+from monogram.tuning.plan import SearchPlan
 from monogram.tuning.settings import Setting, Trial
 from monogram.tuning.study import Study
 
@@ -32,7 +33,10 @@ class Tuning:
     test : Evaluation of the best, of the best EASE of the same search (of one that was too short for it, EASE in the
         middle of its range), and of popularity, on the test part
     differences : on the test part, the paired difference to "ease" and to "popularity" (less where one is the best)
+    plan : what the coarse grid of the search shared, and what that cost; it prints
     """
+
+    plan: SearchPlan
 
     def __init__(self, trials: list[Trial], best: Trial, model: Recommender, metric: str, test: Evaluation) -> None:
         self._trials, self._best = trials, best

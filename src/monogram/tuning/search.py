@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from monogram.models.base import check_dtype
 from monogram.models.registry import model_class
 from monogram.tuning import budget as budget_
 from monogram.tuning import ranges, tpe
-from monogram.tuning.families import Families, Task, grouped
+from monogram.tuning.families import Families, Group, Task, rates
+from monogram.tuning.plan import SearchPlan, plan
 from monogram.tuning.result import Tuning, finish
 from monogram.tuning.settings import Setting, Trial
 from monogram.tuning.study import Study, fingerprint
@@ -41,12 +43,14 @@ class State:
     best : the best trials so far, best first
     seconds : spent
     left : seconds left, or settings left, of the budget
+    plan : what the coarse grid does, and what that costs; it prints
     """
 
     tried: int
     best: tuple[Trial, ...]
     seconds: float
     left: budget_.Budget
+    plan: SearchPlan
 
 
 def tune(
@@ -86,12 +90,13 @@ def tune(
         By default as the protocol does it (temporal, strong, leave_last, ratio811), else 10% of each user's events.
     seed : of the cuts, of Optuna's search, and of the bootstrap
     dtype, memory, threads : as for `fit`
-    progress : receives a State after each group of settings
+    progress : receives a State before the first group of settings, and after each
 
     Returns
     -------
     Tuning
-        Prints as a table; `.best`, `.model` (refitted on train), `.test`, `.differences`, `.rows()`, `.curve()`.
+        Prints as a table; `.best`, `.model` (refitted on train), `.test`, `.differences`, `.rows()`, `.curve()`,
+        `.plan`.
     """
     names, asked, limit = _names(models), metrics_.parse(metric), budget_.parse(budget)
     if asked.name not in metrics_.BY_USER:
@@ -105,7 +110,9 @@ def tune(
     search = Search(task, names, dict(space or {}), held, limit, seed, progress, beside=("ease",))
     search.run()
     middle = ranges.coarse("ease", search.spaces["ease"])[0]
-    return finish(search.study, split, task, set(names), seed, middle)
+    found = finish(search.study, split, task, set(names), seed, middle)
+    found.plan = search.plan
+    return found
 
 
 def about(task: Task, protocol: str) -> dict[str, Any]:
@@ -153,6 +160,7 @@ class Search:
         self._shares = dict.fromkeys((name for name in self.spaces if name not in self.asked), 1.0)
         self._before: dict[str, Setting] = {}
         self._last = 0.0
+        study.rewind()
 
     def run(self) -> None:
         """Coarse, then finer; models that Optuna searches get one setting a round.
@@ -160,13 +168,31 @@ class Search:
         What a study holds is met again on the way, not tried again, so that a search that was interrupted goes on as it
         would have.
         """
-        self.study.rewind()
-        wanted = [one for name in self._shares for one in ranges.coarse(name, self.spaces[name])] + self._next()
+        wanted = self._begin
+        if self.progress:
+            self.progress(self._state())
         while wanted and self._try(wanted):
             wanted = [one for name in self._shares for one in self._finer(name)] + self._next()
         for proposals in self.asked.values():
             proposals.end()
         self.study.forward()
+
+    @cached_property
+    def plan(self) -> SearchPlan:
+        """What the coarse grid does; asked for before the search runs, it is the plan of what it will do."""
+        return plan(self.families, self._new(self._begin), self._left())
+
+    @cached_property
+    def _begin(self) -> list[Setting]:
+        return [one for name in self._shares for one in ranges.coarse(name, self.spaces[name])] + self._next()
+
+    def _new(self, settings: list[Setting]) -> list[Setting]:
+        return [one for one in settings if not self.study.knows(one)]
+
+    def _groups(self, settings: list[Setting]) -> list[Group]:
+        """What is new of a round, in groups that share their work."""
+        planned = self.plan if settings is self._begin else plan(self.families, self._new(settings), self._left())
+        return planned.groups
 
     def _sigma(self, target: str, rank: int) -> NDArray[np.float64]:
         return self.families.spectrum(target, rank).values
@@ -203,15 +229,14 @@ class Search:
 
     def _try(self, settings: list[Setting]) -> bool:
         """Try settings group by group; whether the budget lasted."""
-        for group in grouped(one for one in settings if one not in self.study):
-            trials = self.study.meet(group)
-            new = [one for one in group if one not in self.study]
-            if new:
-                left = self._left()
-                if self.study.tried and (left.seconds < self._last or left.seconds <= 0 or left.settings < 1):
-                    return False
-                trials += self._run(new if left.settings == math.inf else new[: int(left.settings)])
-            self._last = sum(one.seconds for one in trials)
+        self.study.meet(settings)
+        for group in self._groups(settings):
+            left = self._left()
+            if self.study.tried and (left.seconds < self._last or left.seconds <= 0 or left.settings < 1):
+                return False
+            part = group if left.settings == math.inf else group[: int(left.settings)]
+            trials = self._run(part)
+            self._last = sum(one.seconds for one in trials) / max(1, len(rates(part)))  # a path has several
         return self._left().settings >= 1
 
     def _run(self, group: list[Setting]) -> list[Trial]:
@@ -231,7 +256,7 @@ class Search:
     def _state(self) -> State:
         own = [one for one in self.study.trials if one.value is not None and one.setting.model in self.names]
         best = sorted(own, key=lambda one: -(one.value or 0.0))[:5]
-        return State(self.study.tried, tuple(best), self.study.seconds, self._left())
+        return State(self.study.tried, tuple(best), self.study.seconds, self._left(), self.plan)
 
 
 def _names(models: str | Iterable[str]) -> list[str]:

@@ -67,9 +67,14 @@ class Study:
         self._ahead = {one.setting: one for one in self.trials}
         self.trials, self._done = [], set()
 
+    def knows(self, setting: Setting) -> bool:
+        """Whether a setting was tried, on the way so far or ahead."""
+        return setting in self._done or setting in self._ahead
+
     def meet(self, settings: list[Setting]) -> list[Trial]:
-        """The trials of settings that lie ahead; they do not any more."""
-        found = [self._ahead.pop(one) for one in settings if one in self._ahead]
+        """The trials of settings that lie ahead, in the order they were made; they do not any more."""
+        wanted = set(settings)
+        found = [self._ahead.pop(one) for one in list(self._ahead) if one in wanted]
         self._keep(found)
         return found
 
