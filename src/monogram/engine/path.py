@@ -29,7 +29,8 @@ Float = NDArray[np.float64]
 # Times relative to n³ flops of our factorisation and inverse, as measured with one thread. They are constants, so that
 # which way is taken does not depend on the day.
 EIGEN = {"float32": 12.0, "float64": 6.5}  # the eigendecomposition, over n³; it is in float64 beside either
-SUM = 20.0  # to add one entry of a row of weights to a score
+SLOW = 600  # items it takes longer than that by: small ones have little to multiply
+SUM = 25.0  # to add one entry of a row of weights to a score
 PRODUCT = 0.75  # a flop of a plain product
 LARGEST = 15_000  # items: beyond, LAPACK's threaded parts are not to be trusted
 COARSE = 10.0  # l2 must be at least so many roundings of the largest eigenvalue
@@ -118,7 +119,7 @@ def cost(size: Size, values: int, users: int, events: int, *, dtype: Any = np.fl
     users, events : of the histories that are scored
     """
     dtype, n = np.dtype(dtype), float(size.items)
-    flops = EIGEN[dtype.name] * n**3 + SUM * events * n + values * (2 * PRODUCT * users + 2) * n**2
+    flops = EIGEN[dtype.name] * n**2 * (n + SLOW) + SUM * events * n + values * (2 * PRODUCT * users + 2) * n**2
     # What is decomposed and LAPACK's room, then the basis beside the vectors and a few blocks of histories.
     taken = 3 * 8 * size.items**2 + 3 * min(users, BLOCK) * size.items * dtype.itemsize + WORKSPACE
     return Cost("path", taken, flops, flops / calibrate(dtype.name, threads)[0])
