@@ -31,6 +31,8 @@ def test_the_best_is_shown_and_written(program, log, tmp_path):
     assert isinstance(mg.load(tmp_path / "shop.mono"), mg.DEQL)
     assert len((tmp_path / "study").read_text().splitlines()) == 21
     assert "\x1b" not in done.err  # no live table but on a terminal
+    assert "coarse grid: 20 settings" in done.err
+    assert done.err.index("coarse grid") < done.err.index("wrote")
 
 
 def test_json(program, log, tmp_path):

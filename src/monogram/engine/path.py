@@ -28,7 +28,7 @@ Float = NDArray[np.float64]
 
 # Times relative to n³ flops of our factorisation and inverse, as measured with one thread. They are constants, so that
 # which way is taken does not depend on the day.
-EIGEN = {"float32": 12.0, "float64": 6.5}  # the eigendecomposition, over n³; it is in float64 beside either
+EIGEN = {"float32": 14.0, "float64": 6.5}  # the eigendecomposition, over n³; it is in float64 beside either
 SLOW = 600  # items it takes longer than that by: small ones have little to multiply
 SUM = 25.0  # to add one entry of a row of weights to a score
 PRODUCT = 0.75  # a flop of a plain product
