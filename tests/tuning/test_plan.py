@@ -220,7 +220,7 @@ def test_it_is_kept_and_printed(log):
     for line in (
         "coarse grid: 485 settings",
         "ease, 5 values of l2: 5 inverses",
-        "20 inverses for",
+        "20 inverses in all for",
         "primal",
         "the Gram is",
     ):

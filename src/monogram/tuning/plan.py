@@ -134,9 +134,8 @@ class SearchPlan:
             names, most = _names(one for _, group in found for one in group), max(cost.bytes for cost, _ in found)
             seconds = duration(sum(cost.seconds for cost, _ in found) / len(found))
             each = " each" if len(found) > 1 else ""
-            lines.append(
-                f"  {_number(len(found), 'inverse')} for {names}: {solver}, {show(most)} at the peak, {seconds}{each}"
-            )
+            number = _number(len(found), "inverse")
+            lines.append(f"  {number} in all for {names}: {solver}, {show(most)} at the peak, {seconds}{each}")
         return lines
 
 
