@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monogram.engine import topk
+from monogram.engine.gathering import best_by_gathering, heads_by_gathering
 from monogram.engine.topk import (
     Eligible,
-    best_by_gathering,
     best_by_products,
     best_by_rows,
     best_by_sparse_rows,
-    heads_by_gathering,
     heads_by_rows,
     heads_by_scores,
 )

@@ -1,10 +1,9 @@
 """The k best items of each history, without ever making a users × items matrix.
 
-Four sources of scores, one rule of choice (see `heap`).
+Three sources of scores here and one in `gathering`, one rule of choice (see `heap`).
 
 *rows*: score = base + Σ h_i·W[i, :]. Columns are taken in tiles whose sums stay in the first cache; the rows of W that
 users of one block share are found again in the larger ones.
-*gathered*: score_j = scale_j·Σ_v y_v·x_vj (+ h_j·own_j), for coefficients y over training users and sparse x.
 *products*: score = base + p·Vᵀ for a vector p of each user. A block of users is multiplied in the precision of V, which
 chooses a few candidates more than k; their scores are then summed again in float64, and those decide.
 *sparse rows*: as rows, for a W that is mostly empty.
@@ -23,13 +22,12 @@ from numpy.typing import NDArray
 
 from monogram.engine import heads, parallel
 from monogram.engine.heads import select_heads
-from monogram.engine.heap import close, keep, offer, select, sort, worse
+from monogram.engine.heap import close, keep, select, sort, worse
 from monogram.engine.native import kernel
 from monogram.engine.scores import add_sparse_rows
 
 TILE = 4096  # columns: 32 kB of float64 sums
 USERS = 512  # a block of users shares the rows it reads
-LANES = 8  # users gathered side by side: one cache line of float64
 MULTIPLIED = 64  # users multiplied at once
 SPARE = 16  # candidates beyond k whose exact scores are looked at
 
@@ -111,7 +109,7 @@ def _by_rows(
     threads: int,
 ) -> list[Best]:
     """One Best for each head; without heads one, of the sums as they are."""
-    best = _empty(histories.shape[0], k, max(1, len(scales)))
+    best = empty(histories.shape[0], k, max(1, len(scales)))
     data, bounds_ = histories.data.astype(np.float64), heads.bounds(scales)
 
     def block(start: int, stop: int) -> None:
@@ -123,7 +121,7 @@ def _by_rows(
             histories.indptr,
             histories.indices,
             data,
-            *_arrays(eligible),
+            *arrays(eligible),
             *best,
             start,
             stop,
@@ -131,58 +129,6 @@ def _by_rows(
         )
 
     parallel.over(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
-    return [Best(*one) for one in zip(*best, strict=True)]
-
-
-def best_by_gathering(
-    by_item: Any,
-    scale: NDArray[np.float64],
-    own: NDArray[np.float64],
-    coefficients: NDArray[np.float64],
-    histories: Any,
-    eligible: Eligible,
-    k: int,
-    *,
-    threads: int = 1,
-) -> Best:
-    """Top k from coefficients over training users: scale·(x̃ᵀy), plus `own` at each entry of the histories."""
-    return heads_by_gathering(by_item, scale[None], own, coefficients, histories, eligible, k, threads=threads)[0]
-
-
-def heads_by_gathering(
-    by_item: Any,
-    scales: NDArray[np.float64],
-    own: NDArray[np.float64],
-    coefficients: NDArray[np.float64],
-    histories: Any,
-    eligible: Eligible,
-    k: int,
-    *,
-    threads: int = 1,
-) -> list[Best]:
-    """For each head, a row of `scales`: what `best_by_gathering` gives with it."""
-    users = histories.shape[0]
-    best = _empty(users, k, len(scales))
-
-    def block(start: int, stop: int) -> None:
-        lanes = np.zeros((by_item.shape[1], LANES), coefficients.dtype)
-        lanes[:, : stop - start] = coefficients[start:stop].T
-        _gathered(
-            lanes,
-            by_item.indptr,
-            by_item.indices,
-            by_item.data,
-            scales,
-            histories.indptr,
-            histories.indices,
-            own,
-            *_arrays(eligible),
-            *best,
-            start,
-            stop,
-        )
-
-    parallel.over(block, users, LANES, threads)
     return [Best(*one) for one in zip(*best, strict=True)]
 
 
@@ -197,14 +143,14 @@ def best_by_products(
 ) -> Best:
     """Top k by base + left·rightᵀ (users × rank, items × rank)."""
     users = len(left)
-    best, wide = (_empty(users, size, 1) for size in (k, k + SPARE))
+    best, wide = (empty(users, size, 1) for size in (k, k + SPARE))
     chosen, found = (tuple(one[0] for one in arrays) for arrays in (best, wide))
     rough, start_from = left.astype(right.dtype), base.astype(right.dtype)
 
     def block(start: int, stop: int) -> None:
         scores = rough[start:stop] @ right.T
         scores += start_from
-        _whole(scores, *_arrays(eligible), *found, start)
+        _whole(scores, *arrays(eligible), *found, start)
         _again(left, right, base, *found, start, stop)
         _first(*found, *chosen, start, stop)
 
@@ -215,7 +161,7 @@ def best_by_products(
 
 def best_by_sparse_rows(matrix: Any, histories: Any, eligible: Eligible, k: int, *, threads: int = 1) -> Best:
     """Top k by summed rows of a CSR matrix, in float64 and in the order of the items."""
-    best = tuple(one[0] for one in _empty(histories.shape[0], k, 1))
+    best = tuple(one[0] for one in empty(histories.shape[0], k, 1))
     data = histories.data.astype(np.float64)
 
     def block(start: int, stop: int) -> None:
@@ -226,7 +172,7 @@ def best_by_sparse_rows(matrix: Any, histories: Any, eligible: Eligible, k: int,
             histories.indptr,
             histories.indices,
             data,
-            *_arrays(eligible),
+            *arrays(eligible),
             *best,
             start,
             stop,
@@ -241,10 +187,10 @@ def heads_by_scores(
     scores: NDArray[Any], scales: NDArray[np.float64], eligible: Eligible, k: int, *, threads: int = 1
 ) -> list[Best]:
     """For each head, a row of `scales`: the top k by its factors times whole rows of scores, which are spent by it."""
-    best, bounds_ = _empty(len(scores), k, len(scales)), heads.bounds(scales)
+    best, bounds_ = empty(len(scores), k, len(scales)), heads.bounds(scales)
 
     def block(start: int, stop: int) -> None:
-        _whole_heads(scores, scales, *bounds_, *_arrays(eligible), *best, start, stop)
+        _whole_heads(scores, scales, *bounds_, *arrays(eligible), *best, start, stop)
 
     parallel.over(block, len(scores), min(USERS, _share(len(scores), threads)), threads)
     return [Best(*one) for one in zip(*best, strict=True)]
@@ -254,13 +200,14 @@ def _share(users: int, threads: int) -> int:
     return max(1, -(-users // (4 * threads)))
 
 
-def _empty(users: int, k: int, heads: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+def empty(users: int, k: int, heads: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Room for the items, scores and counts of each head."""
     shape = (heads, users, k)
     return np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape[:2], np.int64)
 
 
-def _arrays(eligible: Eligible) -> tuple[Any, ...]:
+def arrays(eligible: Eligible) -> tuple[Any, ...]:
+    """The rules as a kernel takes them."""
     return eligible.mask, eligible.out_pointers, eligible.out, eligible.only_pointers, eligible.only
 
 
@@ -462,72 +409,3 @@ def _sparse_rows(
         part = slice(indptr[user], indptr[user + 1])
         add_sparse_rows(row_pointers, columns, values, indices[part], data[part], total[0])
         _whole(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
-
-
-@kernel
-def _gathered(
-    lanes: Any,
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    scales: Any,
-    history_pointers: Any,
-    history: Any,
-    own: Any,
-    mask: Any,
-    out_pointers: Any,
-    out: Any,
-    only_pointers: Any,
-    only: Any,
-    best_items: Any,
-    best_scores: Any,
-    counts: Any,
-    start: int,
-    stop: int,
-) -> None:
-    width = stop - start
-    sums = np.empty(8)
-    at_own = history_pointers[start : stop + 1].copy()
-    at_out = out_pointers[start : stop + 1].copy()
-    limited = len(only_pointers) > 0
-    at_only = only_pointers[start : stop + 1].copy()
-    k = best_items.shape[2]
-    for j in range(len(mask)):
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0  # scalars stay in registers, and become one vector
-        for p in range(indptr[j], indptr[j + 1]):
-            value = np.float64(data[p])
-            lane_values = lanes[indices[p]]
-            s0 += value * lane_values[0]
-            s1 += value * lane_values[1]
-            s2 += value * lane_values[2]
-            s3 += value * lane_values[3]
-            s4 += value * lane_values[4]
-            s5 += value * lane_values[5]
-            s6 += value * lane_values[6]
-            s7 += value * lane_values[7]
-        sums[0], sums[1], sums[2], sums[3] = s0, s1, s2, s3
-        sums[4], sums[5], sums[6], sums[7] = s4, s5, s6, s7
-        for lane in range(width):
-            user = start + lane
-            mine = 0.0
-            if at_own[lane] < history_pointers[user + 1] and history[at_own[lane]] == j:
-                mine = own[at_own[lane]]
-                at_own[lane] += 1
-            allowed = mask[j]
-            if at_out[lane] < out_pointers[user + 1] and out[at_out[lane]] == j:
-                allowed = False
-                at_out[lane] += 1
-            if limited:
-                if at_only[lane] < only_pointers[user + 1] and only[at_only[lane]] == j:
-                    at_only[lane] += 1
-                else:
-                    allowed = False
-            if not allowed:
-                continue
-            for h in range(len(scales)):
-                score = sums[lane] * scales[h, j] + mine + 0.0  # 0, not −0
-                if counts[h, user] < k or score > best_scores[h, user, 0]:
-                    counts[h, user] = offer(best_items[h, user], best_scores[h, user], counts[h, user], j, score)
-    for h in range(len(scales)):
-        for user in range(start, stop):
-            sort(best_items[h, user], best_scores[h, user], counts[h, user])

@@ -11,8 +11,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine import parallel
+from monogram.engine.gathering import heads_by_gathering
 from monogram.engine.inverse import dual_solve, exact_columns, rooted
-from monogram.engine.topk import Best, Eligible, heads_by_gathering
+from monogram.engine.topk import Best, Eligible
 from monogram.errors import MonogramWarning
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, part
 

@@ -56,7 +56,7 @@ ROWS = (
     _row(
         "DEQL(plain)", 0.0695, 0.0537, 0.0647, 0.0543, 0.1749, 0.1453,
         model="deql",
-        yelp2018={"l2": 0.0, "dropout": 0.7, "b": 2.0},
+        yelp2018={"l2": 0.0, "dropout": 0.9, "b": 0.1},
         gowalla={"l2": 0.0, "dropout": 0.8, "b": 0.1},
     ),
     _row(

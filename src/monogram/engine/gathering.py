@@ -1,0 +1,140 @@
+"""The k best items of each history from coefficients over training users (see `topk` for the other sources).
+
+score_j = scale_j·Σ_v y_v·x_vj (+ h_j·own_j), for coefficients y and sparse x. Several users are gathered side by side:
+each entry of x is read once for all of them, and several heads choose from the same sums.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine import parallel
+from monogram.engine.heap import offer, sort
+from monogram.engine.native import kernel
+from monogram.engine.topk import Best, Eligible, arrays, empty
+
+LANES = 8  # users gathered side by side: one cache line of float64
+
+
+def best_by_gathering(
+    by_item: Any,
+    scale: NDArray[np.float64],
+    own: NDArray[np.float64],
+    coefficients: NDArray[np.float64],
+    histories: Any,
+    eligible: Eligible,
+    k: int,
+    *,
+    threads: int = 1,
+) -> Best:
+    """Top k from coefficients over training users: scale·(x̃ᵀy), plus `own` at each entry of the histories."""
+    return heads_by_gathering(by_item, scale[None], own, coefficients, histories, eligible, k, threads=threads)[0]
+
+
+def heads_by_gathering(
+    by_item: Any,
+    scales: NDArray[np.float64],
+    own: NDArray[np.float64],
+    coefficients: NDArray[np.float64],
+    histories: Any,
+    eligible: Eligible,
+    k: int,
+    *,
+    threads: int = 1,
+) -> list[Best]:
+    """For each head, a row of `scales`: what `best_by_gathering` gives with it."""
+    users = histories.shape[0]
+    best = empty(users, k, len(scales))
+
+    def block(start: int, stop: int) -> None:
+        lanes = np.zeros((by_item.shape[1], LANES), coefficients.dtype)
+        lanes[:, : stop - start] = coefficients[start:stop].T
+        _gathered(
+            lanes,
+            by_item.indptr,
+            by_item.indices,
+            by_item.data,
+            scales,
+            histories.indptr,
+            histories.indices,
+            own,
+            *arrays(eligible),
+            *best,
+            start,
+            stop,
+        )
+
+    parallel.over(block, users, LANES, threads)
+    return [Best(*one) for one in zip(*best, strict=True)]
+
+
+@kernel
+def _gathered(
+    lanes: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    scales: Any,
+    history_pointers: Any,
+    history: Any,
+    own: Any,
+    mask: Any,
+    out_pointers: Any,
+    out: Any,
+    only_pointers: Any,
+    only: Any,
+    best_items: Any,
+    best_scores: Any,
+    counts: Any,
+    start: int,
+    stop: int,
+) -> None:
+    width = stop - start
+    sums = np.empty(8)
+    at_own = history_pointers[start : stop + 1].copy()
+    at_out = out_pointers[start : stop + 1].copy()
+    limited = len(only_pointers) > 0
+    at_only = only_pointers[start : stop + 1].copy()
+    k = best_items.shape[2]
+    for j in range(len(mask)):
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0  # scalars stay in registers, and become one vector
+        for p in range(indptr[j], indptr[j + 1]):
+            value = np.float64(data[p])
+            lane_values = lanes[indices[p]]
+            s0 += value * lane_values[0]
+            s1 += value * lane_values[1]
+            s2 += value * lane_values[2]
+            s3 += value * lane_values[3]
+            s4 += value * lane_values[4]
+            s5 += value * lane_values[5]
+            s6 += value * lane_values[6]
+            s7 += value * lane_values[7]
+        sums[0], sums[1], sums[2], sums[3] = s0, s1, s2, s3
+        sums[4], sums[5], sums[6], sums[7] = s4, s5, s6, s7
+        for lane in range(width):
+            user = start + lane
+            mine = 0.0
+            if at_own[lane] < history_pointers[user + 1] and history[at_own[lane]] == j:
+                mine = own[at_own[lane]]
+                at_own[lane] += 1
+            allowed = mask[j]
+            if at_out[lane] < out_pointers[user + 1] and out[at_out[lane]] == j:
+                allowed = False
+                at_out[lane] += 1
+            if limited:
+                if at_only[lane] < only_pointers[user + 1] and only[at_only[lane]] == j:
+                    at_only[lane] += 1
+                else:
+                    allowed = False
+            if not allowed:
+                continue
+            for h in range(len(scales)):
+                score = sums[lane] * scales[h, j] + mine + 0.0  # 0, not −0
+                if counts[h, user] < k or score > best_scores[h, user, 0]:
+                    counts[h, user] = offer(best_items[h, user], best_scores[h, user], counts[h, user], j, score)
+    for h in range(len(scales)):
+        for user in range(start, stop):
+            sort(best_items[h, user], best_scores[h, user], counts[h, user])
