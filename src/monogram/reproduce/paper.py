@@ -96,3 +96,17 @@ def printed(data: Iterable[str], numbers: Iterable[float | None]) -> dict[str, N
     if rest:
         raise ValueError(f"{len(line)} numbers cannot be shared by {len(names)} data sets")
     return {name: line[at * width : (at + 1) * width] for at, name in enumerate(names)}
+
+
+def line(
+    data: Iterable[str],
+    name: str,
+    *numbers: float | None,
+    model: str | None = None,
+    note: str = "",
+    **settings: Settings,
+) -> Row:
+    """A line of a table: its numbers in the order of the data sets; settings by data set, `_` for `-` in its name."""
+    places = {place.replace("_", "-"): given for place, given in settings.items()}
+    note = note or ("" if model else LATER)
+    return Row(name=name, model=model, settings=places, printed=printed(data, numbers), note=note)

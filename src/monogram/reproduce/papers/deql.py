@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from monogram.reproduce.paper import LATER, Paper, Row, Settings, Table, printed, swept
+from dataclasses import replace
+from functools import partial
+
+from monogram.reproduce.paper import Paper, Table, line, swept
 
 DATA = ("amazon-book", "yelp2018", "gowalla")
 PART = "amazon-book-first20"  # stands in for amazon-book
 BS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 
 
-def _row(name: str, *numbers: float | None, model: str | None = None, note: str = LATER, **settings: Settings) -> Row:
-    places = {key.replace("_", "-"): value for key, value in settings.items()}
-    if "amazon-book" in places:
-        places[PART] = places["amazon-book"]
-    return Row(
-        name=name,
-        model=model,
-        settings=places,
-        printed=printed(DATA, numbers),
-        note="" if model and note == LATER else note,
-    )
+_row = partial(line, DATA)
 
 
-ROWS = (
+LINES = (
     _row("PinSage", 0.0282, 0.0219, 0.0471, 0.0393, 0.1380, 0.1196),
     _row("LightGCN", 0.0411, 0.0315, 0.0649, 0.0530, 0.1830, 0.1554),
     _row("DGCF", 0.0422, 0.0324, 0.0654, 0.0534, 0.1842, 0.1561),
@@ -75,6 +68,12 @@ ROWS = (
         gowalla={"l2": 80.0, "dropout": 0.8, "b": 0.1},
     ),
 )  # fmt: skip
+
+# What stands in for amazon-book is a part of it, with its settings.
+ROWS = tuple(
+    replace(row, settings={**row.settings, PART: row.settings["amazon-book"]}) if "amazon-book" in row.settings else row
+    for row in LINES
+)
 
 PAPER = Paper(
     name="deql",

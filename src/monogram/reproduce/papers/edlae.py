@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from monogram.reproduce.paper import LATER, Paper, Row, Settings, Table, printed, swept
+from monogram.reproduce.paper import LATER, Paper, Row, Settings, Table, line, swept
 
 DATA = ("ml-20m", "netflix", "msd")
 HERE = "ml-1m"
@@ -14,9 +15,7 @@ _PENALTY = {"l2": 200.0, "dropout": 0.5}
 _TAKEN = "the paper took this row from Liang et al. 2018"
 
 
-def _row(name: str, *numbers: float | None, model: str | None = None, note: str = "", **settings: Settings) -> Row:
-    places = {key.replace("_", "-"): value for key, value in settings.items()}
-    return Row(name=name, model=model, settings=places, printed=printed(DATA, numbers), note=note)
+_row = partial(line, DATA)
 
 
 def _rank(rank: int, l2: float, **more: Any) -> Settings:

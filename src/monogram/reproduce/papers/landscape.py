@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from monogram.reproduce.paper import LATER, Paper, Row, Settings, Table, printed, swept
+from functools import partial
+
+from monogram.reproduce.paper import Paper, Row, Table, line, swept
 
 DATA = ("ml-20m", "netflix", "msd")
 HERE = "ml-1m"
@@ -10,13 +12,7 @@ METRICS = ("recall_capped@20", "recall_capped@50", "ndcg@100")
 UNPUBLISHED = "settings are not published"
 
 
-def _row(name: str, *numbers: float | None, model: str | None = None, note: str = "", **settings: Settings) -> Row:
-    places = {key.replace("_", "-"): value for key, value in settings.items()}
-    return Row(
-        name=name, model=model, settings=places, printed=printed(DATA, numbers), note=note or ("" if model else LATER)
-    )
-
-
+_row = partial(line, DATA)
 # What is used on ml-1m was chosen there on the validation users, but for MF dropout, WMF and SLIM, which were not
 # searched; ranks are a tenth of its items or less.
 TABLE_2 = (
