@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test setup lock docs bench clean
+.PHONY: demo test setup lock docs reports bench clean
 
 demo: $(READY)
 	$(BIN)/monogram demo
@@ -30,6 +30,13 @@ lock:
 docs: $(READY)
 	$(BIN)/python docs/picture.py
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+# The papers' tables; the data sets are found through MONOGRAM_DATA, results are kept between runs.
+PAPERS := deql landscape closed_form_edlae rg2 edlae
+reports: $(READY)
+	for paper in $(PAPERS); do \
+	  $(BIN)/monogram reproduce $$paper -o docs/reproduction/$$paper.md -o docs/reproduction/$$paper.html || exit; \
+	done
 
 bench: $(READY)
 	$(BIN)/python benchmarks/foundation.py

@@ -79,7 +79,13 @@ def _grid(table: Table, cells: Sequence[Cell], caption: str) -> Grid:
     width = len(table.metrics)
     rows = [_line(cells[at : at + width]) for at in range(0, len(cells), width)]
     numbers = set(range(2, 2 + 3 * width)) | {len(headers) - 2, len(headers) - 1}
-    return Grid(caption, headers, rows, frozenset(numbers))
+    used = [at for at in range(len(headers)) if at == 0 or any(row[at] for row in rows)]  # an empty column says nothing
+    return Grid(
+        caption,
+        [headers[at] for at in used],
+        [[row[at] for at in used] for row in rows],
+        frozenset(place for place, at in enumerate(used) if at in numbers),
+    )
 
 
 def _line(cells: Sequence[Cell]) -> list[str]:
@@ -120,12 +126,19 @@ def _order(table: Table, cells: Sequence[Cell]) -> Iterator[Block]:
         apart = gaps(own)
         if not apart:
             continue
-        agreed, told = agreement(own)
         first = next(cell.row for cell in own if cell.printed is not None and cell.value is not None)
-        yield Text(f"{metric}: of the {told} pairs of rows that the paper tells apart, {agreed} are in its order here.")
+        yield Text(f"{metric}: {_in_order(*agreement(own))}.")
         rows = [[gap.row, f"{gap.printed:+.4f}", f"{gap.value:+.4f}"] for gap in apart]
         headers = ["row", f"paper: less {first}", f"ours: less {first}"]
         yield Grid(f"Gaps in {metric} to {first}", headers, rows, frozenset({1, 2}))
+
+
+def _in_order(agreed: int, told: int) -> str:
+    if told == 0:
+        return "the paper tells no two rows apart"
+    if told == 1:
+        return f"the one pair of rows that the paper tells apart is {'' if agreed else 'not '}in its order here"
+    return f"of the {told} pairs of rows that the paper tells apart, {agreed} are in its order here"
 
 
 def _pictures(paper: Paper, table: Table, cells: Sequence[Cell], place: str) -> Iterator[Block]:
