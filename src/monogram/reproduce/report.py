@@ -72,13 +72,16 @@ def _notes(cells: Sequence[Cell]) -> list[str]:
 
 
 def _grid(table: Table, cells: Sequence[Cell], caption: str) -> Grid:
-    headers = ["row", "settings"]
-    for metric in table.metrics:
-        headers += [f"{metric}: paper", "ours [95%]", "difference"]
-    headers += ["verdict", "seconds", "memory"]
     width = len(table.metrics)
     rows = [_line(cells[at : at + width]) for at in range(0, len(cells), width)]
-    numbers = set(range(2, 2 + 3 * width)) | {len(headers) - 2, len(headers) - 1}
+    headers, numbers = ["row", "verdict", "settings"], set()
+    for metric in table.metrics:
+        at = len(headers)
+        numbers |= {at, at + 1, at + 2}
+        ours = "ours [95%]" if any(row[at] for row in rows) else f"{metric}: ours [95%]"
+        headers += [f"{metric}: paper", ours, "difference"]
+    headers += ["seconds", "memory"]
+    numbers |= {len(headers) - 2, len(headers) - 1}
     used = [at for at in range(len(headers)) if at == 0 or any(row[at] for row in rows)]  # an empty column says nothing
     return Grid(
         caption,
@@ -91,16 +94,16 @@ def _grid(table: Table, cells: Sequence[Cell], caption: str) -> Grid:
 def _line(cells: Sequence[Cell]) -> list[str]:
     """A row of a table: the cells of its metrics side by side."""
     first = cells[0]
-    line = [first.row, settings(first.settings)]
+    verdicts = [cell.verdict for cell in cells]
+    same = len(set(verdicts)) == 1
+    verdict = verdicts[0] if same else "; ".join(f"{cell.metric} {cell.verdict}" for cell in cells)
+    line = [first.row, verdict, settings(first.settings)]
     for cell in cells:
         between = "" if cell.low is None else f" [{_number(cell.low)}, {_number(cell.high)}]"
         spread = "" if cell.spread is None else f" ± {_number(cell.spread)}"
         far = cell.difference
         line += [_number(cell.printed, cell.metric) + spread, _number(cell.value, cell.metric) + between]
         line += ["" if far is None else f"{far:+.4f}" if cell.metric != "rank" else f"{far:+.0f}"]
-    verdicts = [cell.verdict for cell in cells]
-    same = len(set(verdicts)) == 1
-    line.append(verdicts[0] if same else "; ".join(f"{cell.metric} {cell.verdict}" for cell in cells))
     line.append("" if first.seconds is None else f"{first.seconds:.1f}")
     line.append("" if first.bytes is None else show(first.bytes))
     return line
