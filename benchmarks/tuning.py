@@ -28,7 +28,10 @@ NAMES = ["ease", "edlae", "dlae", "deql"]
 
 
 def movielens():
-    with np.load(Path(os.environ["MONOGRAM_DATA"]) / "ml-1m.npz") as file:
+    path = Path(os.environ.get("MONOGRAM_DATA", Path(__file__).parents[2] / "shared" / "data")) / "ml-1m.npz"
+    if not path.exists():
+        sys.exit("ml-1m.npz was not found: set MONOGRAM_DATA to the folder that holds it")
+    with np.load(path) as file:
         ones = np.ones(len(file["user"]), np.float32)
         return sp.csr_array((ones, (file["user"], file["item"])), shape=tuple(file["shape"]))
 

@@ -96,7 +96,7 @@ def against(
     rows : each with the keys `x`, `lines` and `metric`; with `low` and `high` too, the interval of a lone line is drawn
     lines : the key that tells the lines apart
     marks : values to show as labelled horizontal lines, such as {"the paper's EDLAE": 0.1539}
-    logarithmic : the scale of x
+    logarithmic : the scale of x, where all of it is above 0
 
     Returns
     -------
@@ -119,7 +119,7 @@ def against(
         axes.axhline(
             value, color="#555555", linewidth=1, linestyle=DASHES[(place + 1) % 7], label=f"{label} {value:.4f}"
         )
-    if logarithmic:
+    if logarithmic and all(float(row[x]) > 0 for row in rows):
         _logarithmic(axes, sorted({float(row[x]) for row in rows}))
     _name(axes, x, metric, title)
     axes.grid(alpha=0.25)

@@ -113,3 +113,18 @@ def test_a_report_for_people(program, log, tmp_path):
     refused = program("tune", log, "--report", tmp_path / "r.pdf")
     assert refused.code == 2
     assert ".md or .html" in refused.err
+
+
+def test_ratio811_has_a_validation_part_of_its_own(program, log):
+    flags = ["--model", "ease", "--l2", 10, "--metric", "ndcg@5", "--budget", "1 settings"]
+    done = program("tune", log, *flags, "--protocol", "ratio811", "--json")
+    assert done.code == 0, done.err
+    value = json.loads(done.out)["best"]["value"]
+    split = mg.splits.ratio811(mg.read(log, quiet=True), seed=1, part="validation")
+    assert value == pytest.approx(mg.evaluate(mg.EASE(l2=10), split, "ndcg@5").value("ease", "ndcg@5"))
+
+
+def test_one_file_for_two_things(program, log, tmp_path):
+    done = program("tune", log, "--study", tmp_path / "a", "-o", tmp_path / "a")
+    assert done.code == 2
+    assert "given twice" in done.err

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import monogram as mg
-from monogram.errors import ParameterError
+from monogram.errors import NumericalError, ParameterError
 from monogram.reproduce import runner as runner_
 from monogram.reproduce import sets
 from monogram.reproduce.cache import Cache
@@ -68,7 +68,7 @@ def test_an_interrupted_run_goes_on(paper, folder, tmp_path, monkeypatch):
 def test_a_fit_that_is_refused_is_a_cell_with_the_reason(paper, folder, tmp_path):
     cells = Runner(folder, Cache(tmp_path), fit={"memory": 10}).run(paper, Asked(rows=["EASE"]))
     assert {cell.verdict for cell in cells if cell.data == "gowalla"} == {"failed"}
-    assert all("memory" in cell.reason or "GB" in cell.reason or "B" in cell.reason for cell in cells)
+    assert all("nothing was allocated" in cell.reason or "not in the data folder" in cell.reason for cell in cells)
     assert not list(tmp_path.glob("*.json")), "a failure is not kept"
 
 
@@ -110,3 +110,24 @@ def test_settings_may_be_searched(paper, folder, tmp_path):
 def test_a_name_that_is_not_there(paper, folder, tmp_path, asked, text):
     with pytest.raises(ParameterError, match=text):
         Runner(folder, Cache(tmp_path)).run(paper, asked)
+
+
+def test_a_figure_of_a_stand_in_that_is_not_there_keeps_its_rows(paper, folder, tmp_path):
+    row = Row(name="LRR", model="lrr", settings={"ml-1m": {"rank": 3}})
+    figure = Table(name="figure 9", title="t", metrics=("ndcg@5",), data=("ml-20m",), rows=(row, row), axis=("rank",))
+    stood = replace(paper, tables=(figure,), stand_ins={"ml-20m": "ml-1m"})
+    (cell,) = Runner(folder, Cache(tmp_path / "c")).run(stood)
+    assert (cell.row, cell.verdict) == ("LRR", "no data")
+    assert "ml-20m" in cell.reason
+    here = replace(figure, data=("gowalla",))
+    (cell,) = Runner(folder, Cache(tmp_path / "c")).run(replace(paper, tables=(here,)))
+    assert cell.verdict == "no settings"
+
+
+def test_a_search_that_fails_is_a_row_that_failed(paper, folder, tmp_path):
+    def choose(*_):
+        raise NumericalError("too small")
+
+    cells = Runner(folder, Cache(tmp_path / "c"), choose=choose).run(paper, Asked(data=["gowalla"], tables=["table 1"]))
+    assert {(cell.verdict, cell.reason) for cell in cells if cell.row == "EASE"} == {("failed", "too small")}
+    assert any(cell.verdict == "no model" for cell in cells)

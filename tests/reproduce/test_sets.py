@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from monogram.errors import DataError
 from monogram.reproduce import sets
 from monogram.reproduce.sets import Preparation
 
@@ -60,6 +61,31 @@ def test_a_set_in_its_own_format_is_read_by_its_own_code(tmp_path):
     (tmp_path / "gowalla" / "test.txt").write_text("0 2\n1 0\n")
     split = sets.find("gowalla", tmp_path, "lightgcn").split("test")
     assert (split.train.n_users, split.targets.n_events) == (3, 2)
+    assert not (tmp_path / "gowalla.npz").exists(), "nothing is written among the data"
+    place = sets.find("gowalla", tmp_path, "lightgcn")
+    before = place.checksum()
+    (tmp_path / "gowalla" / "test.txt").write_text("0 2\n1 0\n2 1\n")
+    assert place.checksum() != before, "the test list counts"
+    (tmp_path / "gowalla" / "test.txt").unlink()
+    with pytest.raises(DataError, match="gowalla cannot be read"):
+        place.split("test")
+
+
+@pytest.mark.parametrize("protocol", ["strong", "ratio811"])
+def test_ml_1m_in_its_own_format_is_prepared_as_its_npz_is(tmp_path, monkeypatch, protocol):
+    raw, packed = tmp_path / "raw", tmp_path / "packed"
+    (raw / "ml-1m").mkdir(parents=True)
+    packed.mkdir()
+    rows = zip(*write_log(packed / "ml-1m.npz"), strict=True)
+    text = "".join(f"{u}::{i}::{r}::978300760\n" for u, i, r in rows)
+    (raw / "ml-1m" / "ratings.dat").write_text(text, encoding="latin-1")
+    monkeypatch.setitem(sets.PREPARATIONS, ("strong", "ml-1m"), Preparation(rating=4, users=5, held=10))
+    first, second = (sets.find("ml-1m", where, protocol)._log() for where in (raw, packed))
+    assert first.n_events == second.n_events
+    assert (first.n_users, first.n_items, first.merge) == (second.n_users, second.n_items, second.merge)
+    (raw / "ml-1m" / "ratings.dat").write_text("1::2\n")
+    with pytest.raises(DataError, match="user::item::rating::time"):
+        sets.find("ml-1m", raw, protocol)._log()
 
 
 def test_what_is_missing_says_how_to_get_it(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import monogram as mg
 from monogram.errors import StorageError
 from monogram.reproduce import sets, tuned
 from monogram.reproduce.cache import Cache
+from monogram.reproduce.paper import Row
 from monogram.reproduce.runner import Asked, Runner
 from monogram.reproduce.tuned import Tuned
 
@@ -55,6 +56,12 @@ def test_what_makes_a_row_is_not_searched():
     assert tuned.fixed_of({"l2": 0.0, "dropout": 0.5, "rank": 3}) == {"l2": 0.0, "rank": 3}
     assert tuned.fixed_of({"b": 0.1, "zero_diagonal": True}) == {"b": 0.1, "zero_diagonal": True}
     assert tuned.fixed_of({"b": 0.1}) == {}
+
+
+def test_a_row_keeps_what_makes_it_where_it_has_no_settings(paper, folder, tmp_path):
+    plain = Row(name="plain", model="deql", settings={"yelp2018": {"l2": 0.0, "dropout": 0.5}})
+    found = Tuned(tmp_path, "5 settings", {})(plain, sets.find("gowalla", folder, "lightgcn"), paper.tables[0])
+    assert found["l2"] == 0.0
 
 
 def test_a_folder_that_cannot_be_made(paper, folder, tmp_path):

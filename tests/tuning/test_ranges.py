@@ -80,3 +80,15 @@ def test_a_step_back_to_the_grid_is_not_a_new_value():
     assert axis.around(5890.0, 1.0)[:2] == [1470.0, 5890.0]
     assert axis.around(5890.0, 1.0)[2] > 20_000, "beyond the edge"
     assert len(set(axis.around(368.0, 0.5)) - set(axis.values)) == 2
+
+
+@pytest.mark.parametrize(("name", "given"), [("edlae", {"l2": -5}), ("edlae", {"l2": [100, -5], "dropout": 0.3}),
+                                             ("lrr", {"rank": 0}), ("deql", {"b": float("nan")})])  # fmt: skip
+def test_a_value_that_the_model_refuses_is_told(name, given, log):
+    with pytest.raises(ParameterError, match="cannot be tried with"):
+        ranges.space(name, log, sigma, given)
+
+
+def test_a_value_that_needs_another_is_taken(log):
+    axes = ranges.space("rg2", log, sigma, {"penalty": ["weighted", "plain"], "solver": ["closed_form", "als"]})
+    assert axes["penalty"].values == ("weighted", "plain")

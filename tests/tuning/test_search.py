@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import monogram as mg
 from monogram.errors import DataError, MissingExtraError, NumericalError, ParameterError
@@ -237,3 +238,43 @@ def test_it_prints_and_goes_into_json(log):
     assert states[-1].tried == len(found.rows())
     assert states[-1].best[0].value == found.best["value"]
     assert states[-1].left.settings == 520 - len(found.rows())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="the extra tune is not installed")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_short_search_tries_what_was_asked_for(log, number):
+    found = mg.tune(log, "wrmf", space={"wrmf": {"epochs": 2, "rank": 4}}, metric="ndcg@5", budget=f"{number} settings")
+    tried = [row["model"] for row in found.rows()]
+    assert found.best["model"] == "wrmf"
+    assert tried.count("wrmf") == -(-number // 2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_values_that_are_all_given_are_all_tried(log):
+    space = {"rank": [4, 8, 16], "l2": [0.01], "alpha": [3.0, 10.0], "epochs": [2]}
+    found = mg.tune(log, "wrmf", space={"wrmf": space}, metric="ndcg@5", budget="40 settings")
+    tried = {(row["parameters"]["rank"], row["parameters"]["alpha"]) for row in found.rows() if row["model"] == "wrmf"}
+    assert tried == {(rank, alpha) for rank in (4, 8, 16) for alpha in (3.0, 10.0)}
+
+
+def test_a_study_of_another_space_does_not_give_the_best(log, tmp_path):
+    how = {"metric": "ndcg@5", "study": tmp_path / "study"}
+    mg.tune(log, "deql", budget="70 settings", **how)
+    found = mg.tune(log, "deql", budget="80 settings", space={"deql": {"b": [2.5]}}, **how)
+    assert found.best["parameters"]["b"] == 2.5
+
+
+@pytest.mark.filterwarnings("ignore:leave_last")
+def test_a_log_too_small_to_validate(log):
+    few = mg.Interactions.from_csr(log.matrix[:5])
+    one_each = mg.splits.leave_last(mg.Interactions.from_csr(_first_two(few.matrix), times=np.arange(10)))
+    with pytest.raises(DataError, match="no validation part can be cut from train"):
+        mg.tune(None, "ease", protocol=one_each, metric="ndcg@5", budget="2 settings")
+
+
+def _first_two(matrix):
+    """Two events of each user: one is left when the last is taken."""
+    rows = [matrix.indices[matrix.indptr[u] : matrix.indptr[u] + 2] for u in range(matrix.shape[0])]
+    indices = np.concatenate(rows)
+    return sp.csr_array((np.ones(len(indices), np.float32), indices, 2 * np.arange(len(rows) + 1)), shape=matrix.shape)

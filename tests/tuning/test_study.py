@@ -112,3 +112,21 @@ def test_lines_are_plain_json(tmp_path):
 def test_a_fingerprint_is_of_the_data(log):
     one, same, other = (mg.splits.holdout(log, seed=seed) for seed in (1, 1, 2))
     assert fingerprint(one) == fingerprint(same) != fingerprint(other)
+
+
+@pytest.mark.parametrize("held", [b"line one\nline two precious", b"no line at all", b"{}\n{", b"\x00\xff model\n\x00"])
+def test_a_file_that_is_no_study_is_left_as_it_is(tmp_path, held):
+    path = tmp_path / "precious"
+    path.write_bytes(held)
+    with pytest.raises(DataError, match="give another file"):
+        Study({"data": "x"}, path)
+    assert path.read_bytes() == held
+
+
+def test_a_crash_in_the_first_line_begins_anew(tmp_path):
+    whole = Study({"data": "x"}, tmp_path / "whole").path.read_bytes()
+    for size in range(len(whole)):
+        path = tmp_path / "part"
+        path.write_bytes(whole[:size])
+        Study({"data": "x"}, path)
+        assert path.read_bytes() == whole

@@ -73,6 +73,10 @@ class Protocol:
         """The split."""
         return self._cut(log, **self.arguments)
 
+    def validation(self, log: Any) -> Any:
+        """The validation part that the protocol itself has beside its test part; None where it has none."""
+        return self._cut(log, **self.arguments | {"part": "validation"}) if "part" in self.arguments else None
+
     def document(self) -> dict[str, Any]:
         """Name and arguments, for JSON."""
         return {"name": self.name, "arguments": self.arguments}

@@ -69,16 +69,20 @@ def command(
     for one in report or ():
         writers.check(one)
     files = [(output, "--output"), (study, "--study"), *((one, "--report") for one in report or ())]
-    for path, flag in files:
+    for number, (path, flag) in enumerate(files):
         if path is not None:
             not_over(path, log, flag=flag)
+            if any(other is not None and path.absolute() == other.absolute() for other, _ in files[:number]):
+                raise ParameterError(f"{path} was given twice, also with {flag}; give each file a name of its own")
     fixed = _fixed(names, parameters)
-    split = cut(way, log if way.reads_itself else read_log(log, columns))
+    source = log if way.reads_itself else read_log(log, columns)
+    split = cut(way, source)
     with live(metric) as shown:
         found = tune(
             None,
             names,
             protocol=split,
+            validation=way.validation(source),
             metric=metric,
             budget=budget,
             space=fixed,

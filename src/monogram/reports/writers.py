@@ -6,6 +6,7 @@ import base64
 import html
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from monogram.errors import ParameterError
 from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text
@@ -66,7 +67,7 @@ def _in_markdown(block: Block, stem: str) -> str:
         case Items():
             return "\n".join(f"- {one}" for one in block.items)
         case Picture():
-            return f"![{block.alt}]({stem}-{block.name}.svg)"
+            return f"![{block.alt}]({quote(stem)}-{quote(block.name)}.svg)"
         case Grid():
             line = "|" + "".join("---:|" if at in block.numbers else "---|" for at in range(len(block.headers)))
             rows = [_bars(block.headers), line, *map(_bars, block.rows)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-REPRODUCED, BETTER, SHORT = "reproduced", "better", "short"
+REPRODUCED, BETTER, SHORT, DIFFERENT = "reproduced", "better", "short", "different"
 STAND_IN, NOT_PRINTED, OTHER_MACHINE = "stand-in", "not printed", "another machine"
 NO_MODEL, NO_DATA, NO_SETTINGS, FAILED = "no model", "no data", "no settings", "failed"
 TOLERANCE = 0.001
@@ -70,6 +70,8 @@ def judge(
     inside = low is not None and high is not None and low <= printed <= high
     if inside or abs(value - printed) <= TOLERANCE + 1e-12:
         return REPRODUCED
+    if metric == "rank":
+        return DIFFERENT  # more is not better
     return BETTER if value > printed else SHORT
 
 
@@ -101,5 +103,5 @@ def agreement(cells: Sequence[Cell]) -> tuple[int, int]:
         for other, ours in both[at + 1 :]:
             if abs(printed - other) > GAP:
                 told += 1
-                agreed += (printed > other) == (value > ours)
+                agreed += value != ours and (printed > other) == (value > ours)
     return agreed, told

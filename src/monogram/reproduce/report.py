@@ -10,7 +10,7 @@ from monogram._version import __version__
 from monogram.engine.memory import show
 from monogram.errors import MissingExtraError
 from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text
-from monogram.reproduce.cells import OTHER_MACHINE, STAND_IN, Cell, agreement, gaps
+from monogram.reproduce.cells import STAND_IN, Cell, agreement, gaps
 from monogram.reproduce.paper import Paper, Table
 
 VERDICTS = (
@@ -30,6 +30,8 @@ def report(paper: Paper, cells: Sequence[Cell], command: str = "") -> list[Block
         own = [cell for cell in cells if cell.table == table.name]
         if own:
             blocks += _section(paper, table, own)
+            if table.axis and "--tune" in command:
+                blocks.append(Text("A figure keeps its settings: --tune chooses those of tables alone."))
     return blocks
 
 
@@ -125,7 +127,7 @@ def _number(value: float | None, metric: str = "") -> str:
 def _order(table: Table, cells: Sequence[Cell]) -> Iterator[Block]:
     """For a stand-in: whether the rows stand as in the paper, and how far apart."""
     for metric in table.metrics:
-        own = [cell for cell in cells if cell.metric == metric and cell.verdict in (STAND_IN, OTHER_MACHINE)]
+        own = [cell for cell in cells if cell.metric == metric and cell.verdict == STAND_IN]
         apart = gaps(own)
         if not apart:
             continue

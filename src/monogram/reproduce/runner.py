@@ -106,18 +106,27 @@ class Runner:
                     continue
                 here = [sets.find(name, self.folder, paper.protocol) for name in (data, stand_in)]
                 place = here[0] or here[1]
-                for row in table.rows:
-                    if not asked.rows or row.name in asked.rows:
-                        planned = self._row(table, row, data, place)
-                        if planned is not None:
-                            yield planned
+                rows = [row for row in table.rows if not asked.rows or row.name in asked.rows]
+                planned = [self._row(table, row, data, place) for row in rows]
+                if not any(one is not None for one in planned):  # all of them are those of a stand-in
+                    planned = [self._without(table, row, data, place) for row in _named_once(rows)]
+                yield from (one for one in planned if one is not None)
+
+    def _without(self, table: Table, row: Row, data: str, place: Place | None) -> list[Cell]:
+        """The cells of a row that has settings for a stand-in only."""
+        if place is None:
+            return _empty(table, row, data, cells_.NO_DATA, sets.missing(data))
+        return _empty(table, row, data, cells_.NO_SETTINGS, "settings are known for its stand-in alone")
 
     def _row(self, table: Table, row: Row, data: str, place: Place | None) -> Job | list[Cell] | None:
         """A job, or the cells of what cannot be measured; None for a row that this data set does not have."""
         if row.model is None:
             return _empty(table, row, data, cells_.NO_MODEL, row.note)
-        if place is not None and self.choose is not None and not table.axis:
-            return Job(table, row, data, place, self.choose(row, place, table))
+        if place is not None and self.choose is not None and row.settings and not table.axis:
+            try:
+                return Job(table, row, data, place, self.choose(row, place, table))
+            except MonogramError as error:
+                return _empty(table, row, data, cells_.FAILED, str(error))
         if place is not None and place.name in row.settings:
             return Job(table, row, data, place, row.settings[place.name])
         if data in row.settings and (place is None or place.name != data):
@@ -187,6 +196,10 @@ def check(paper: Paper, asked: Asked) -> None:
         for name in names:
             if name not in known[what]:
                 raise ParameterError(f"{paper.name} has no {what} {name!r}; expected one of {', '.join(known[what])}")
+
+
+def _named_once(rows: Sequence[Row]) -> list[Row]:
+    return list({row.name: row for row in rows}.values())
 
 
 def _family(job: Job) -> Any:

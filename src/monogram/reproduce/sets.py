@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,8 +18,10 @@ from monogram.data.interactions import Interactions
 from monogram.data.parts import events, part_of
 from monogram.data.readers import read
 from monogram.data.splits import Split
+from monogram.errors import DataError
 
 SEED = 98765  # of the reference code of the strong protocol
+RATIO_SEED = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +67,22 @@ class Place:
 
     def checksum(self) -> str:
         """SHA-256 of the file, or of the names and contents of a folder."""
-        files = sorted(one for one in self.path.rglob("*") if one.is_file()) if self.path.is_dir() else [self.path]
         digest = hashlib.sha256()
-        for file in files:
+        for file in self._files():
             with file.open("rb") as content:
                 digest.update(file.name.encode() + hashlib.file_digest(content, "sha256").digest())
         return digest.hexdigest()
 
+    def _files(self) -> list[Path]:
+        if self.path.is_dir():
+            return sorted(one for one in self.path.rglob("*") if one.is_file())
+        lists = self.protocol == "lightgcn" and not self._is_npz()  # train.txt, and the test list beside it
+        return sorted(self.path.parent.glob("*.txt")) if lists else [self.path]
+
     def document(self, part: str) -> dict[str, Any]:
         """What makes a number of this place comparable with another, for the key of a cache."""
-        cut = {"protocol": self.protocol, "part": part, "seed": SEED, "preparation": asdict(self.preparation)}
+        seed = RATIO_SEED if self.protocol == "ratio811" else SEED
+        cut = {"protocol": self.protocol, "part": part, "seed": seed, "preparation": asdict(self.preparation)}
         return {"data": self.checksum(), **cut}
 
     def split(self, part: str) -> Split:
@@ -81,7 +91,7 @@ class Place:
             return splits.public(self.path) if self._is_npz() else self._by_its_code()["split"]
         log = self._log()
         if self.protocol == "ratio811":
-            return splits.ratio811(log, seed=1, part=part)
+            return splits.ratio811(log, seed=RATIO_SEED, part=part)
         return _half(splits.strong(log, users=2 * self.preparation.held, seed=SEED), part)
 
     def _is_npz(self) -> bool:
@@ -89,11 +99,14 @@ class Place:
 
     def _log(self) -> Interactions:
         log: Interactions
-        if not self._is_npz():
+        how = self.preparation
+        if self._is_npz():
+            log = read(self.path, weight=None if how.rating is None else "rating", quiet=True)
+        elif self.path.suffix == ".dat":
+            log = _ratings(self.path)
+        else:  # its code prepares it too
             log = self._by_its_code()["log"]
             return log
-        how = self.preparation
-        log = read(self.path, weight=None if how.rating is None else "rating", quiet=True)
         if how.rating is not None:
             kept = events(log, log.matrix.data >= how.rating)
             log = Interactions.from_csr(kept.matrix, kept.users.ids(np.arange(kept.n_users)),
@@ -103,11 +116,26 @@ class Place:
         return log.at_least(users=how.users, items=how.items)
 
     def _by_its_code(self) -> Mapping[str, Any]:
-        """What the reading code of the data set makes, run as it is shown: in the data folder."""
+        """What the reading code of the data set makes; what it writes goes to a folder of its own, not to the data."""
         names: dict[str, Any] = {}
-        with contextlib.chdir(self.folder):
-            exec(public.get(self.name).reading, names)
+        given = public.get(self.name).reading
+        code = re.sub(r'"([^"\n]+/[^"\n]+)"', lambda found: repr(str(self.folder / found[1])), given)
+        try:
+            with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+                exec(code, names)
+        except (OSError, ValueError, KeyError, IndexError) as error:
+            raise DataError(f"{self.name} cannot be read from {self.path.parent}: {error}") from error
         return names
+
+
+def _ratings(path: Path) -> Interactions:
+    """User, item and rating of each line of MovieLens' own format."""
+    try:
+        with path.open(encoding="latin-1") as lines:
+            rows = (line.split("::") for line in lines)
+            return read((user, item, float(rating)) for user, item, rating, _ in rows)
+    except ValueError as error:
+        raise DataError(f"{path} is not MovieLens' user::item::rating::time: {error}") from error
 
 
 def find(name: str, folder: Path | None, protocol: str) -> Place | None:
@@ -125,7 +153,7 @@ def find(name: str, folder: Path | None, protocol: str) -> Place | None:
 def missing(name: str) -> str:
     """Which file is not there, and how to get it."""
     one = public.get(name)
-    get = f"monogram data download {name}" if one.url else f"by hand from {one.source}"
+    get = f"monogram data download {name}, then unpack it there" if one.url else f"by hand from {one.source}"
     return f"{one.files[0]} is not in the data folder; to get it: {get} (see: monogram data show {name})"
 
 

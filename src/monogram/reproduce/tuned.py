@@ -42,14 +42,14 @@ class Tuned:
 
     def __call__(self, row: Row, place: Place, table: Table) -> Settings:
         """The best settings of a row on the validation part of a place, by the last metric of its table."""
-        name, fixed = str(row.model), fixed_of(row.settings.get(place.name, {}))
+        name, fixed = str(row.model), fixed_of(row.settings.get(place.name) or next(iter(row.settings.values()), {}))
         task = Task(self._cut(place), metrics_.parse(table.metrics[-1]), **self.fit)
         made_folder(self.folder, "give another with --cache")
         study = Study(about(task, place.protocol), self.folder / _file(place, name, fixed, str(task.metric)))
         self.tell(f"{place.name}: looking for the settings of {row.name}")
         search = Search(task, [name], {name: {one: [value] for one, value in fixed.items()}}, study, self.limit)
         search.run()
-        best = study.best({name})
+        best = search.best({name})
         if best is None:
             raise NumericalError(f"none of the settings of {row.name} could be fitted: {study.trials[0].note}")
         self.tell(
@@ -75,5 +75,5 @@ def fixed_of(settings: Settings) -> dict[str, Any]:
 
 
 def _file(place: Place, name: str, fixed: Mapping[str, Any], metric: str) -> str:
-    what = json.dumps([place.name, place.protocol, name, fixed, metric, __version__], sort_keys=True)
+    what = json.dumps([place.checksum(), place.protocol, name, fixed, metric, __version__], sort_keys=True)
     return f"{place.name}-{name}-{hashlib.sha256(what.encode()).hexdigest()[:12]}.study.jsonl"

@@ -28,7 +28,7 @@ from monogram.engine.gram import gram, squares
 from monogram.engine.plan import Cost, Size
 from monogram.engine.plan import measure as measure_size
 from monogram.engine.topk import Best, Eligible, heads_by_scores
-from monogram.errors import MonogramWarning, NumericalError
+from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import measure, measure_model
 from monogram.models.autoencoder import Autoencoder, Inverted
@@ -94,10 +94,12 @@ class Families:
     Attributes
     ----------
     watches : of settings yet to be tried, those that are watched while they are trained
+    trouble : the last error by which a group has no values
     """
 
     def __init__(self, task: Task) -> None:
         self.task, self.log = task, task.split.train
+        self.trouble: MonogramError | None = None
         self.threads = parallel.count(task.threads)
         self.watches: dict[Setting, Watch] = {}
         self._gram: NDArray[Any] | None = None
@@ -171,7 +173,8 @@ class Families:
             work = self._by_spectrum
         try:
             found = work(models)
-        except NumericalError as error:
+        except (NumericalError, MemoryBudgetError) as error:
+            self.trouble = error
             return [None] * len(models), str(error)
         return [value if value is not None and np.isfinite(value) else None for value in found], ""
 

@@ -71,5 +71,5 @@ def _whole_lines(path: Path) -> None:
     if path.exists():
         held = path.read_bytes()
         whole = held.rfind(b"\n") + 1
-        if whole < len(held):
+        if whole < len(held) and held.startswith(b'{"op_code"'):  # else it is not a journal: nothing of it is touched
             os.truncate(path, whole)

@@ -21,6 +21,7 @@ from monogram.models.registry import model_class
 from monogram.tuning.settings import Setting
 
 FINEST = 1 / 8  # of the coarse step: refinement ends there
+MOST_CHECKED = 10_000  # combinations of given values
 SAME = 1 / 50  # of it: nearer values are one
 SCALES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "factor": (math.log, math.exp),
@@ -94,10 +95,29 @@ def space(name: str, log: Any, sigma: Callable[[str, int], NDArray[np.float64]],
     if strange:
         known = ", ".join(model_class(name)().params()) or "none"
         raise ParameterError(f"{name} has no parameter {strange[0]!r} to search; its parameters are {known}")
+    _check(name, own)
     usual = _usual(name, log, sigma)
     if "weights" in own or "scale" in own:  # of VLAE one or the other
         usual.pop("weights", None)
     return usual | own
+
+
+def _check(name: str, own: Space) -> None:
+    """Refuse a given value that the model does not take with any of the other given ones."""
+    lists, refused = [axis.values for axis in own.values()], ParameterError("")
+    taken: dict[str, list[Any]] = {one: [] for one in own}
+    for point in itertools.islice(itertools.product(*lists), MOST_CHECKED):
+        try:
+            Setting.of(name, dict(zip(own, point, strict=True)))
+        except ParameterError as error:
+            refused = error
+            continue
+        for one, value in zip(own, point, strict=True):
+            taken[one].append(id(value))
+    for one, axis in own.items():
+        for value in axis.values:
+            if id(value) not in taken[one] and math.prod(map(len, lists)) <= MOST_CHECKED:
+                raise ParameterError(f"{name} cannot be tried with {one} = {value!r}: {refused}")
 
 
 def _several(values: Any) -> tuple[Any, ...]:

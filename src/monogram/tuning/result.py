@@ -7,7 +7,6 @@ from typing import Any
 
 from monogram.data.splits import Split
 from monogram.engine import parallel
-from monogram.errors import NumericalError
 from monogram.evaluation.protocol import measure_model
 from monogram.evaluation.result import Evaluation
 from monogram.evaluation.statistics import Difference
@@ -94,17 +93,14 @@ class Tuning:
         return "\n".join(lines)
 
 
-def finish(study: Study, split: Split, task: Task, names: set[str], seed: int, ease: Setting) -> Tuning:
+def finish(study: Study, split: Split, task: Task, best: Trial, seed: int, ease: Setting) -> Tuning:
     """Refit the best on all of train, and read the test part, once. One large model is in memory at a time.
 
     Parameters
     ----------
-    ease : what to compare with where the search did not come to try EASE
+    ease : what to compare with
     """
-    best, tried = study.best(names), study.best({"ease"})
-    if best is None:
-        raise NumericalError(f"none of the settings could be fitted: {study.trials[0].note}")
-    others = {"ease": tried.setting if tried else ease, "popularity": Setting.of("popularity", {})}
+    others = {"ease": ease, "popularity": Setting.of("popularity", {})}
     values, catalogue = {}, {}
     for name, setting in others.items():
         if name != best.setting.model:

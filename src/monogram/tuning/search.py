@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from monogram._version import __version__
 from monogram.data.options import check_seed
 from monogram.data.splits import PROTOCOLS, Split, holdout, leave_last, ratio811, strong, temporal
-from monogram.errors import MonogramWarning, ParameterError, one_of
+from monogram.errors import DataError, MonogramWarning, NumericalError, ParameterError, one_of
 from monogram.evaluation import metrics as metrics_
 from monogram.models.base import check_dtype
 from monogram.models.registry import model_class
@@ -26,7 +26,7 @@ from monogram.tuning import ranges, tpe
 from monogram.tuning.families import Families, Group, Task, rates
 from monogram.tuning.plan import SearchPlan, plan
 from monogram.tuning.result import Tuning, finish
-from monogram.tuning.settings import Setting, Trial
+from monogram.tuning.settings import Setting, Trial, best_of
 from monogram.tuning.study import Study, fingerprint
 
 VALIDATION = 0.1  # of each user's events, or of the users, or of the time
@@ -109,8 +109,13 @@ def tune(
     held = Study(about(task, split.protocol), study)
     search = Search(task, names, dict(space or {}), held, limit, seed, progress, beside=("ease",))
     search.run()
+    best, ease = search.best(set(names)), search.best({"ease"})
+    if best is None:
+        notes = [one.note for one in search.study.trials if one.setting.model in names]
+        trouble = search.families.trouble or NumericalError(notes[-1])
+        raise type(trouble)(f"none of the settings could be fitted: {trouble}") from trouble
     middle = ranges.coarse("ease", search.spaces["ease"])[0]
-    found = finish(search.study, split, task, set(names), seed, middle)
+    found = finish(search.study, split, task, best, seed, ease.setting if ease else middle)
     found.plan = search.plan
     return found
 
@@ -155,11 +160,13 @@ class Search:
             name: ranges.space(name, task.split.train, self._sigma, space.get(name, {}))
             for name in dict.fromkeys([*names, *beside])
         }
-        in_epochs = {name: axes for name, axes in self.spaces.items() if tpe.iterative(name, axes)}
+        in_epochs = {name: axes for name, axes in self.spaces.items() if tpe.needed(name, axes)}
         self.asked = tpe.proposals(in_epochs, study, seed)
         self._shares = dict.fromkeys((name for name in self.spaces if name not in self.asked), 1.0)
         self._before: dict[str, Setting] = {}
         self._last = 0.0
+        others = [name for name in self._shares if name not in names]
+        self._waiting = [one for name in others for one in ranges.coarse(name, self.spaces[name])]
         study.rewind()
 
     def run(self) -> None:
@@ -172,7 +179,8 @@ class Search:
         if self.progress:
             self.progress(self._state())
         while wanted and self._try(wanted):
-            wanted = [one for name in self._shares for one in self._finer(name)] + self._next()
+            ready = [name for name in self._shares if name in self.names or not self._waiting]
+            wanted = [one for name in ready for one in self._finer(name)] + self._next() + self._beside()
         for proposals in self.asked.values():
             proposals.end()
         self.study.forward()
@@ -184,7 +192,27 @@ class Search:
 
     @cached_property
     def _begin(self) -> list[Setting]:
-        return [one for name in self._shares for one in ranges.coarse(name, self.spaces[name])] + self._next()
+        grids = [one for name in self._own_grids for one in ranges.coarse(name, self.spaces[name])]
+        return grids + self._next() + self._beside()
+
+    @property
+    def _own_grids(self) -> list[str]:
+        """Models that were asked for and are searched on a grid."""
+        return [name for name in self._shares if name in self.names]
+
+    def _beside(self) -> list[Setting]:
+        """Of what is searched only to be compared with: all after a grid, else one a round, as Optuna gets."""
+        number = len(self._waiting) if self._own_grids else 1
+        taken, self._waiting = self._waiting[:number], self._waiting[number:]
+        return taken
+
+    def best(self, models: set[str]) -> Trial | None:
+        """The best trial of some models, with the values given for their parameters: a study may hold others."""
+        return best_of([one for one in self.study.trials if self._within(one.setting)], models)
+
+    def _within(self, setting: Setting) -> bool:
+        axes, own = self.spaces.get(setting.model, {}), setting.parameters
+        return all(own[one] in map(_plain, axis.values) for one, axis in axes.items() if axis.scale == "given")
 
     def _new(self, settings: list[Setting]) -> list[Setting]:
         return [one for one in settings if not self.study.knows(one)]
@@ -213,7 +241,7 @@ class Search:
 
     def _finer(self, name: str) -> list[Setting]:
         """What is new around the best of a model; where a round did not move the best, the step is halved."""
-        best = self.study.best({name})
+        best = self.best({name})
         if best is None:
             return []
         if self._before.get(name) == best.setting:
@@ -259,6 +287,11 @@ class Search:
         return State(self.study.tried, tuple(best), self.study.seconds, self._left(), self.plan)
 
 
+def _plain(value: Any) -> Any:
+    """A value as a study gives it back: what was a sequence is a list."""
+    return list(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else value
+
+
 def _names(models: str | Iterable[str]) -> list[str]:
     names = [models] if isinstance(models, str) else list(models)
     if not names:
@@ -296,4 +329,7 @@ def _validation(log: Any, protocol: Any, split: Split, given: Any, seed: int) ->
         if protocol == "ratio811":
             return ratio811(log, seed=seed, part="validation")
         cut = own.get(split.protocol, lambda train: holdout(train, share=VALIDATION, seed=seed))
-        return cut(split.train)
+        try:
+            return cut(split.train)
+        except DataError as error:
+            raise DataError(f"no validation part can be cut from train: {error}; give one with validation=") from error

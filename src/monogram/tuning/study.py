@@ -106,24 +106,30 @@ class Study:
             return
         try:
             held = path.read_bytes()
-            whole = held[: held.rfind(b"\n") + 1]
-            if len(whole) < len(held):  # a crash in the middle of a line
-                os.truncate(path, len(whole))
         except OSError as error:
             raise StorageError(f"the study {path} cannot be read: {error.strerror}") from error
-        self._read(path, whole)
-
-    def _read(self, path: Path, text: bytes) -> None:
-        if not text:
+        own = json.dumps(self.about).encode()
+        if own.startswith(held):  # nothing yet, or what a crash left of the first line
+            self._cut(path, 0)
             self._write(path, [self.about])
             return
+        _check_first(path, held.split(b"\n", 1)[0], self.about)
+        whole = held[: held.rfind(b"\n") + 1]
+        if len(whole) < len(held):  # a crash in the middle of a line
+            self._cut(path, len(whole))
+        self._read(path, whole)
+
+    def _cut(self, path: Path, size: int) -> None:
         try:
-            first, *rows = [json.loads(line) for line in text.splitlines()]
-            trials = [_trial(row) for row in rows]
+            os.truncate(path, size)
+        except OSError as error:
+            raise StorageError(f"the study {path} cannot be written: {error.strerror}") from error
+
+    def _read(self, path: Path, text: bytes) -> None:
+        try:
+            trials = [_trial(json.loads(line)) for line in text.splitlines()[1:]]
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} is not a study of monogram ({error}); give another file") from error
-        if first != self.about:
-            raise DataError(f"{path} is the study of {_other(first, self.about)}; give another file, or move it away")
         self.trials = trials
 
     def _write(self, path: Path, rows: list[dict[str, Any]]) -> None:
@@ -146,6 +152,16 @@ def _trial(row: dict[str, Any]) -> Trial:
     setting, seconds = Setting.of(row["model"], row["parameters"]), float(row["seconds"])
     epochs = tuple((int(done), float(value)) for done, value in row.get("epochs", ()))
     return Trial(setting, row["value"], seconds, row["note"], epochs, bool(row.get("stopped", False)))
+
+
+def _check_first(path: Path, line: bytes, about: dict[str, Any]) -> None:
+    """Refuse a file that is not the study of this search, before anything in it is touched."""
+    try:
+        first = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{path} is not a study of monogram ({error}); give another file") from error
+    if first != about:
+        raise DataError(f"{path} is the study of {_other(first, about)}; give another file, or move it away")
 
 
 def _other(found: Any, wanted: dict[str, Any]) -> str:

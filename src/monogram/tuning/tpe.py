@@ -44,6 +44,11 @@ def iterative(name: str, axes: Space) -> bool:
     return solvers is None or ("solver" in axes and any(one in solvers for one in axes["solver"].values))
 
 
+def needed(name: str, axes: Space) -> bool:
+    """Whether a model is searched with Optuna: trained in epochs, and not only on values that are all given."""
+    return iterative(name, axes) and any(axis.scale != "given" for axis in axes.values())
+
+
 def need() -> None:
     """Raise MissingExtraError where Optuna is not installed."""
     if importlib.util.find_spec("optuna") is None:

@@ -1,4 +1,4 @@
-"""P2: a closed form near the low-rank EDLAE (Steck 2021), a student of the full-rank one."""
+"""P2: On the regularization of autoencoders (Steck and Garcia Garcia), with a closed form near the low-rank EDLAE."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _line(name: str, model: str, **settings: object) -> tuple[Row, ...]:
 
 PAPER = Paper(
     name="closed_form_edlae",
-    title="A closed-form approximation of the low-rank EDLAE",
-    source="Steck, after NeurIPS 2020; the protocol is that of Liang et al. 2018",
+    title="On the Regularization of Autoencoders",
+    source="Steck and Garcia Garcia, 2021; the protocol is that of Liang et al. 2018",
     protocol="strong",
     stand_ins={"ml-20m": HERE},
     tables=(

@@ -95,8 +95,8 @@ PAPER = Paper(
             name="figure b",
             title="Sensitivity to b, the weight of the error on kept entries (a = 1)",
             metrics=("recall@20", "ndcg@20"),
-            data=("yelp2018", "gowalla"),
-            rows=swept(ROWS[-1], "b", BS, ("yelp2018", "gowalla")),
+            data=DATA,
+            rows=swept(ROWS[-1], "b", BS, (*DATA, PART)),
             axis=("b",),
             marks=("EDLAE", "DEQL(L2)"),
             note="The figure's numbers are not in the scanned text: the lines show table 1. All values of b share one "

@@ -47,7 +47,7 @@ TABLE_2 = (
          ml_20m={"rank": 256, "l2": 0.003, "alpha": 10.0}, msd={"rank": 256, "l2": 0.002, "alpha": 50.0},
          ml_1m={"rank": 64, "l2": 0.003, "alpha": 10.0}),
     _row("SLIM", 0.370, 0.495, 0.401, 0.347, 0.428, 0.379, None, None, None, model="slim",
-         note="the paper took this row from Liang et al. 2018, who have no result on MSD; on ml-1m not tuned",
+         note="the paper took this row from others, who have no result on MSD; on ml-1m not tuned",
          ml_1m={"l1": 5.0, "l2": 100.0}),
     _row("CDAE", 0.391, 0.523, 0.418, 0.343, 0.428, 0.376, 0.188, 0.283, 0.237),
     _row("MULT-DAE", 0.387, 0.524, 0.419, 0.344, 0.438, 0.380, 0.266, 0.363, 0.313),

@@ -1,4 +1,4 @@
-"""P3: a ranking-generalisable squared loss, RG² (2024)."""
+"""P3: Learning-efficient yet generalizable collaborative filtering (Pu et al. 2024): the loss RG²."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ _ITERATED = (
 
 PAPER = Paper(
     name="rg2",
-    title="RG²: a ranking-generalisable squared loss",
-    source="2024, code at https://github.com/yuanhao53/RG2",
+    title="Learning-Efficient Yet Generalizable Collaborative Filtering for Item Recommendation",
+    source="Pu et al., ICML 2024, code at https://github.com/yuanhao53/RG2",
     protocol="ratio811",
     stand_ins={"ml-10m": HERE},
     tables=(
