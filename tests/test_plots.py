@@ -79,3 +79,9 @@ def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'monogram\[plot\]'"):
         plots.heat_map(GRID, "ndcg@20")
+
+
+def test_a_logarithmic_axis_needs_numbers_above_0():
+    rows = [{"model": "DEQL", "b": b, "x": b} for b in (0, 0.5, 2)]
+    assert plots.against(rows, "x", x="b", logarithmic=True).axes[0].get_xscale() == "linear"
+    assert plots.against(rows[1:], "x", x="b", logarithmic=True).axes[0].get_xscale() == "log"

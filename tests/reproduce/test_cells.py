@@ -44,3 +44,15 @@ def test_a_difference_is_given_only_where_it_means_something():
     assert cell("a", 0.1, 0.3).difference is None
     assert cell("a", None, 0.3, "not printed").difference is None
     assert cell("a", 0.1, 0.3, "better").document()["difference"] == pytest.approx(0.2)
+
+
+def test_another_rank_is_neither_better_nor_short():
+    for value, verdict in ((467, "reproduced"), (480, "different"), (450, "different")):
+        assert judge(467, value, None, None, metric="rank", stand_in=False) == verdict
+
+
+def test_a_tie_of_ours_is_no_agreement():
+    def cells(values):
+        return [Cell(table="t", data="d", row=str(p), metric="m", printed=p, value=v) for p, v in values]
+
+    assert agreement(cells([(0.1, 0.5), (0.2, 0.5)])) == agreement(cells([(0.2, 0.5), (0.1, 0.5)])) == (0, 1)

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from monogram import plots
-from monogram.errors import MissingExtraError, ParameterError
+from monogram.errors import MissingExtraError
 from monogram.reports import writers
 from monogram.reports.blocks import Picture
 from monogram.reproduce.cache import Cache
@@ -95,6 +95,7 @@ def test_without_matplotlib_the_report_says_so(paper, cells, monkeypatch):
     assert "monogram[plot]" in writers.markdown(blocks, "x")
 
 
-def test_a_wrong_ending():
-    with pytest.raises(ParameterError, match=r"\.md or \.html"):
-        writers.check("report.pdf")
+def test_figures_say_that_they_are_not_tuned(paper, cells):
+    sentence = "--tune chooses those of tables alone"
+    assert sentence in writers.markdown(report(paper, cells, "monogram reproduce tiny --tune"), "x")
+    assert sentence not in writers.markdown(report(paper, cells, "monogram reproduce tiny"), "x")

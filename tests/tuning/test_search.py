@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import monogram as mg
+from monogram.data.parts import part_of
 from monogram.errors import DataError, MissingExtraError, NumericalError, ParameterError
+from monogram.evaluation import protocol as protocol_
 from monogram.tuning import families, search, tpe
 
 FAST = {"metric": "ndcg@5", "budget": "40 settings"}
@@ -45,18 +48,45 @@ def test_it_is_the_loop_a_person_would_write(log):
     assert found.differences["ease"].value == pytest.approx(test.compare("deql", "ease").value, abs=1e-6)
 
 
-def test_the_test_part_is_read_once_at_the_end(log, monkeypatch):
-    split, read = mg.splits.holdout(log), []
-    real = families.measure
+SPACES = {
+    "deql": {"l2": [5, 50], "dropout": 0.3, "b": [0.5, 2]},
+    "lrr": {"rank": [4], "l2": [5.0, 50.0]},
+    "low_rank_edlae": {"rank": [4], "l2": [5.0], "dropout": [0.3], "solver": ["closed_form", "alternating"]},
+    "item_knn": {"k": [5], "shrink": [1.0]},
+}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_another_test_part_changes_no_value_of_the_search(log, name):
+    split = mg.splits.holdout(log, seed=3)
+    order = np.random.default_rng(0).permutation(split.targets.n_users)
+    other = replace(split, targets=part_of(split.targets, order, np.arange(split.targets.n_items)))
+    how = {"space": {name: SPACES[name]}, "metric": "ndcg@5", "budget": "12 settings"}
+    first, second = (mg.tune(None, name, protocol=one, **how) for one in (split, other))
+    assert [(row["parameters"], row["value"]) for row in first.rows()] == [
+        (row["parameters"], row["value"]) for row in second.rows()
+    ]
+    assert first.test.value(name, "ndcg@5") != second.test.value(name, "ndcg@5")
+
+
+def test_the_test_part_is_read_once_by_each_model_at_the_end(log, monkeypatch):
+    split, read, tried = mg.splits.holdout(log), [], []
+    real, run = protocol_.measure, families.Families.run
 
     def watched(rank, seen, on, *rest):
         read.append(on is split)
         return real(rank, seen, on, *rest)
 
-    monkeypatch.setattr(families, "measure", watched)
-    mg.tune(log, "ease", protocol=split, **FAST)
-    assert read
-    assert not any(read)
+    def counted(self, group):
+        assert not any(read)
+        tried.append(group)
+        return run(self, group)
+
+    monkeypatch.setattr(protocol_, "measure", watched)
+    monkeypatch.setattr(families.Families, "run", counted)
+    mg.tune(log, "deql", protocol=split, **FAST)
+    assert tried
+    assert sum(read) == 3, "the best, EASE and popularity"
 
 
 def test_finer_is_better_and_the_same_again(log):

@@ -136,9 +136,9 @@ def _show(cells: Sequence[Cell], as_json: bool, written: bool) -> None:
 
 
 def _line(cell: Cell) -> dict[str, str]:
-    from monogram.reproduce.report import settings
+    from monogram.reports.blocks import in_words
 
     numbers = {"paper": cell.printed, "ours": cell.value, "low": cell.low, "high": cell.high}
     shown = {name: "" if value is None else f"{value:.4f}" for name, value in numbers.items()}
-    where = {"table": cell.table, "data": cell.used or cell.data, "row": cell.row, "settings": settings(cell.settings)}
+    where = {"table": cell.table, "data": cell.used or cell.data, "row": cell.row, "settings": in_words(cell.settings)}
     return {**where, "metric": cell.metric, **shown, "verdict": cell.verdict}

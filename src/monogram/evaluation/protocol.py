@@ -21,6 +21,7 @@ from monogram.evaluation.metrics import BY_CATALOGUE, BY_USER, Lists, Metric
 from monogram.evaluation.result import Evaluation
 from monogram.models.base import Recommender
 from monogram.models.baselines import Popularity
+from monogram.weights import Dense, Dual, Weights
 
 # What each protocol reports in the papers that use it.
 USUAL = {
@@ -142,7 +143,28 @@ def _warn_of_leak(name: str, model: Recommender, split: Split) -> None:
 def measure_model(model: Recommender, split: Split, asked: tuple[Metric, ...], threads: int) -> Measured:
     """Values by user (users × metrics of users), and the metrics of the catalogue."""
     log, weights = model._learned()
+    return measure_weights(weights, log, split, asked, threads)
+
+
+def measure_weights(
+    weights: Weights, log: Interactions, split: Split, asked: tuple[Metric, ...], threads: int
+) -> Measured:
+    """What `measure_model` gives, for weights that were learned from a log."""
     return measure(lambda rows, rules, k: [weights.best(rows, rules, k, threads)], log, split, asked)[0]
+
+
+def measure_heads(
+    weights: Dense | Dual,
+    thetas: NDArray[np.float64],
+    log: Interactions,
+    split: Split,
+    asked: tuple[Metric, ...],
+    threads: int,
+) -> list[Measured]:
+    """What `measure_model` gives, for each model whose scores are those of the weights times its row of `thetas`."""
+    return measure(
+        lambda rows, rules, k: weights.heads(thetas, rows, rules, k, threads), log, split, asked, len(thetas)
+    )
 
 
 def measure(rank: Rank, log: Interactions, split: Split, asked: tuple[Metric, ...], heads: int = 1) -> list[Measured]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,10 @@ class Picture:
 
 
 Block = Heading | Text | Items | Grid | Picture
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """Settings for people: l2 100, dropout 0.3."""
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items()
+    )

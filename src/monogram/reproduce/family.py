@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from monogram.data.splits import Split
 from monogram.engine import parallel
 from monogram.evaluation.metrics import Metric
-from monogram.evaluation.protocol import Measured, measure, measure_model
+from monogram.evaluation.protocol import Measured, measure_heads, measure_model
 from monogram.models.base import Recommender, Report
 from monogram.models.full_rank import EDLAE, FullRank
 from monogram.weights import Dense, Dual
@@ -59,7 +59,4 @@ def measured(
     thetas = np.array([model._head(*teacher.known_)[0] for model in models])  # type: ignore[attr-defined]
     weights = teacher.weights_
     assert isinstance(weights, Dense | Dual)
-    found = measure(
-        lambda rows, rules, k: weights.heads(thetas, rows, rules, k, threads), teacher.log_, split, asked, len(models)
-    )
-    return teacher.report_, found
+    return teacher.report_, measure_heads(weights, thetas, teacher.log_, split, asked, threads)

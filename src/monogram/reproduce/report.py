@@ -9,7 +9,7 @@ from monogram import plots
 from monogram._version import __version__
 from monogram.engine.memory import show
 from monogram.errors import MissingExtraError
-from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text
+from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text, in_words
 from monogram.reproduce.cells import STAND_IN, Cell, agreement, gaps
 from monogram.reproduce.paper import Paper, Table
 
@@ -99,7 +99,7 @@ def _line(cells: Sequence[Cell]) -> list[str]:
     verdicts = [cell.verdict for cell in cells]
     same = len(set(verdicts)) == 1
     verdict = verdicts[0] if same else "; ".join(f"{cell.metric} {cell.verdict}" for cell in cells)
-    line = [first.row, verdict, settings(first.settings)]
+    line = [first.row, verdict, in_words(first.settings)]
     for cell in cells:
         between = "" if cell.low is None else f" [{_number(cell.low)}, {_number(cell.high)}]"
         spread = "" if cell.spread is None else f" ± {_number(cell.spread)}"
@@ -109,13 +109,6 @@ def _line(cells: Sequence[Cell]) -> list[str]:
     line.append("" if first.seconds is None else f"{first.seconds:.1f}")
     line.append("" if first.bytes is None else show(first.bytes))
     return line
-
-
-def settings(given: Any) -> str:
-    """Settings for people: l2 100, dropout 0.3."""
-    return ", ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in given.items()
-    )
 
 
 def _number(value: float | None, metric: str = "") -> str:

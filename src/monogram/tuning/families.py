@@ -30,7 +30,7 @@ from monogram.engine.plan import measure as measure_size
 from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric
-from monogram.evaluation.protocol import measure, measure_model
+from monogram.evaluation.protocol import measure, measure_heads, measure_model, measure_weights
 from monogram.models.autoencoder import Autoencoder, Inverted
 from monogram.models.base import Recommender, Watched, Work
 from monogram.models.full_rank import FullRank, shared_weights
@@ -201,11 +201,7 @@ class Families:
 
     def _value(self, weights: Weights) -> float:
         """The metric of weights that no model has yet."""
-
-        def rank(rows: Any, rules: Any, k: int) -> list[Any]:
-            return [weights.best(rows, rules, k, self.threads)]
-
-        values, _ = measure(rank, self.log, self.task.split, (self.task.metric,))[0]
+        values, _ = measure_weights(weights, self.log, self.task.split, (self.task.metric,), self.threads)
         return float(values.mean())
 
     def _by_spectrum(self, models: list[Spectral]) -> list[float | None]:
@@ -226,13 +222,7 @@ class Families:
         if full:
             thetas = np.array([model._theta(solved) for model in full])
             weights = shared_weights(solved, self.log, self.threads)
-            found = measure(
-                lambda rows, rules, k: weights.heads(thetas, rows, rules, k, self.threads),
-                self.log,
-                self.task.split,
-                (self.task.metric,),
-                len(full),
-            )
+            found = measure_heads(weights, thetas, self.log, self.task.split, (self.task.metric,), self.threads)
             values |= {id(model): float(one.mean()) for model, (one, _) in zip(full, found, strict=True)}
         return [values[id(model)] for model in models]
 

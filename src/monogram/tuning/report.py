@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from monogram import plots
 from monogram._version import __version__
 from monogram.errors import MissingExtraError
-from monogram.reports.blocks import Block, Grid, Heading, Picture, Text
+from monogram.reports.blocks import Block, Grid, Heading, Picture, Text, in_words
 
 if TYPE_CHECKING:
     from monogram.tuning.result import Tuning
@@ -55,11 +55,7 @@ def _test(found: Tuning) -> Grid:
 
 def _settings(rows: Sequence[Row], metric: str) -> Grid:
     best = sorted(rows, key=lambda row: -row["value"])[:SHOWN]
-    lines = [
-        [row["model"], ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-                                 for name, value in row["parameters"].items()), f"{row['value']:.4f}"]
-        for row in best
-    ]  # fmt: skip
+    lines = [[row["model"], in_words(row["parameters"]), f"{row['value']:.4f}"] for row in best]
     return Grid(f"The best {len(lines)} of {len(rows):,}", ["model", "setting", metric], lines, frozenset({2}))
 
 
@@ -104,8 +100,8 @@ def _of_model(model: str, rows: Sequence[Row], metric: str) -> Iterator[tuple[st
 
 
 def _line(model: str, line: list[Row], one: str, metric: str, best: Row) -> Callable[[], Any]:
-    rest = ", ".join(f"{name} {value:g}" for name, value in best["parameters"].items()
-                     if name in LINES and name != one and _numbers(best, (name,)))  # fmt: skip
+    others = [name for name in best["parameters"] if name in LINES and name != one and _numbers(best, (name,))]
+    rest = in_words({name: best[name] for name in others})
     title, wide = f"{model}, {rest}" if rest else model, one != "dropout" and all(row[one] > 0 for row in line)
     return lambda: plots.against(line, metric, x=one, logarithmic=wide, title=title)
 

@@ -31,9 +31,8 @@ EPOCHS = {
 }
 BY_COLUMN = ("slim",)  # the columns end one by one: there are no epochs of the whole model to measure after
 FINISHED = 5  # settings, before one is stopped
-FIRST = (
-    4  # epochs, before one is stopped: after two the order is not yet that of the end (RG2 by als: ρ = 0.78, then 0.94)
-)
+# Epochs before one is stopped: after two the order is not yet that of the end (RG2 by als: ρ = 0.78, then 0.94).
+FIRST = 4
 
 
 def iterative(name: str, axes: Space) -> bool:
