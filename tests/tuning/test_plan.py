@@ -7,6 +7,7 @@ import pytest
 
 import monogram as mg
 from monogram.engine import inverse, path
+from monogram.evaluation import protocol as protocol_
 from monogram.evaluation.metrics import parse
 from monogram.models.base import Recommender
 from monogram.tuning import families, search
@@ -78,9 +79,11 @@ def tried(room, groups, monkeypatch):
 
         return real(kept, *rest)
 
-    monkeypatch.setattr(families, "measure", watched)
+    for module in (families, protocol_):  # a path is ranked in the one, an inverse's heads in the other
+        monkeypatch.setattr(module, "measure", watched)
     trials = [trial for group in groups for trial in room.run(group)]
-    monkeypatch.setattr(families, "measure", real)
+    for module in (families, protocol_):
+        monkeypatch.setattr(module, "measure", real)
     return {trial.setting: trial.value for trial in trials}, lists
 
 
