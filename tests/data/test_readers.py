@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monogram.data import encode, files, frames, progress
+from monogram.data import encode, files, frames, merge, parquet, progress
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions, read
 from monogram.errors import DataError, ParameterError
@@ -752,7 +752,7 @@ def test_periods_are_no_times(tmp_path):
         read(tmp_path / "p.parquet", time="t", quiet=True)
     unregistered = pa.schema([pa.field("t", pa.int64(), metadata={"ARROW:extension:name": "pandas.period"})])
     with pytest.raises(DataError, match="column 't' holds periods of pandas"):
-        files._check_periods(tmp_path, unregistered, ["t"])
+        parquet._check_periods(tmp_path, unregistered, ["t"])
     assert read(tmp_path / "p.parquet", quiet=True).n_events == 2
 
 
@@ -939,6 +939,7 @@ def test_all_forms_agree(tmp_path, rows):
 def test_many_batches_and_many_spans(monkeypatch, weighted):
     monkeypatch.setattr(encode, "_FOLD", 64)
     monkeypatch.setattr(encode, "_SLAB", 128)
+    monkeypatch.setattr(merge, "_SLAB", 128)
     monkeypatch.setattr("monogram.data.frames.BATCH_ROWS", 100)
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 300, 3000), rng.zipf(1.5, 3000) % 50

@@ -15,9 +15,9 @@ import scipy.sparse as sp
 
 from monogram.data.clean import Fault, clean_times, clean_weights
 from monogram.data.columns import listed
-from monogram.data.encode import merged
 from monogram.data.gather import Tally, conclude
 from monogram.data.interactions import Interactions, Merge
+from monogram.data.merge import merged
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError
 
@@ -137,7 +137,7 @@ def _log(
         raise tally.nothing_left()
     kept = [None if x is None else (x if keep is None else x[keep]) for x in (users, items, weights, times)]
     codes = [np.asarray(values).astype(np.int32, copy=False) for values in kept[:2]]
-    found = merged(codes[0], codes[1], kept[2], kept[3], shape, merge == "binary")
+    found = merged(codes[0], codes[1], kept[2], kept[3], shape[0], merge == "binary")
     ids = archive.vocabulary("user_ids", shape[0]), archive.vocabulary("item_ids", shape[1])
     return conclude(found, *ids, merge, tally, [])
 

@@ -1,15 +1,13 @@
-"""Batches become codes, codes become a CSR matrix, with little more memory than the result needs."""
+"""Ids become codes, batch by batch, and at the end a sorted vocabulary."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import scipy.sparse as sp
 
 from monogram.data.clean import Ids
 from monogram.data.vocabulary import Kind, Vocabulary, compact, is_text
@@ -17,8 +15,6 @@ from monogram.errors import DataError
 
 _FOLD = 262_144  # distinct values that may wait before they are folded into the vocabulary
 _PARTS = 2  # of the vocabulary, each looked through on its own while folding
-_SPANS = 64  # the log is merged in up to so many ranges of users,
-_SPAN_ROWS = 131_072  # of about so many rows each unless the log is large
 _SLAB = 262_144  # rows worked on at once where the whole log is gone through
 
 
@@ -43,10 +39,16 @@ class Growing:
         """Put `table[value]` in the place of each value."""
         self._data[start:stop] = table[self._data[start:stop]]
 
+    @property
+    def dtype(self) -> Any:
+        """Type of the values."""
+        return self._data.dtype
+
     def finish(self) -> npt.NDArray[Any]:
-        """Give the array away."""
+        """Give the array away, and begin anew."""
         whole, self._data = self._data, np.empty(0, dtype=self._data.dtype)
         whole.resize(self.size, refcheck=False)
+        self.size = 0
         return whole
 
 
@@ -79,8 +81,17 @@ class Codebook:
         ):
             self._fold()
 
-    def finish(self, textual: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-        """Sorted vocabulary and the index of each row in it; the codes are given up on the way."""
+    def __len__(self) -> int:
+        """Number of distinct ids known for certain; some may wait beside them."""
+        return 0 if self._known is None else len(self._known)
+
+    def drain(self) -> npt.NDArray[np.int32]:
+        """Codes of the rows since the last time, in the order in which ids were first seen; they are given up."""
+        self._fold()
+        return self._codes.finish()
+
+    def vocabulary(self, textual: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
+        """Sorted vocabulary, and the index in it of each code; the ids are given up."""
         self._fold()
         values = compact(_integers(self._known) if textual and self.kind == "string" else self._known)
         order = pc.sort_indices(values)
@@ -90,6 +101,11 @@ class Codebook:
         self._known = None
         del values, order
         release()
+        return vocabulary, rank
+
+    def finish(self, textual: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
+        """Sorted vocabulary and the index of each row in it; the codes are given up on the way."""
+        vocabulary, rank = self.vocabulary(textual)
         for start in range(0, self._codes.size, _SLAB):
             self._codes.replace(start, min(start + _SLAB, self._codes.size), rank)
         return vocabulary, self._codes.finish()
@@ -153,89 +169,3 @@ def _integers(values: Any) -> Any:
         return values
     same = is_text(values.type) and numbers.cast(values.type).equals(values)
     return numbers if same else values
-
-
-@dataclass(frozen=True)
-class Merged:
-    """CSR arrays with every pair once; `data` is None when every weight is 1."""
-
-    indptr: npt.NDArray[np.int64]
-    indices: npt.NDArray[np.int32]
-    data: npt.NDArray[np.float32] | None
-    times: npt.NDArray[Any] | None
-
-    def matrix(self, n_items: int) -> Any:
-        """Return the CSR matrix."""
-        data = np.ones(len(self.indices), dtype=np.float32) if self.data is None else self.data
-        index = np.int64 if len(self.indices) > np.iinfo(np.int32).max else np.int32
-        indices, indptr = self.indices.astype(index, copy=False), self.indptr.astype(index)
-        return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_items))
-
-
-def merged(
-    users: npt.NDArray[np.int32],
-    items: npt.NDArray[np.int32],
-    weights: npt.NDArray[np.float32] | None,
-    times: npt.NDArray[Any] | None,
-    shape: tuple[int, int],
-    binary: bool,
-) -> Merged:
-    """Sort the rows of a log by user and item and merge repeats: weights are added, the first time stays.
-
-    One range of users after the other is sorted, so that the 64-bit keys never exist for the whole log.
-    """
-    size = len(users)
-    indices = np.empty(size, dtype=np.int32)
-    data = None if binary else np.empty(size, dtype=np.float32)
-    kept_times = None if times is None else np.empty(size, dtype=times.dtype)
-    indptr, end = np.zeros(shape[0] + 1, dtype=np.int64), 0
-    payload = times is not None or (weights is not None and not binary)
-    for low, high in _spans(users, shape[0]):
-        rows = _between(users, low, high)
-        keys = (users[rows] - low).astype(np.int64) * shape[1] + items[rows]
-        if payload:
-            order = np.argsort(keys, kind="stable")
-            keys, rows = keys[order], rows[order]
-        else:
-            keys.sort()
-        first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-        pairs, part = keys[first], slice(end, end + len(first))
-        indices[part] = pairs % shape[1]
-        indptr[low + 1 : high + 1] = np.bincount(pairs // shape[1], minlength=high - low)
-        if data is not None:
-            data[part] = _sums(weights, rows, first)
-        if times is not None and kept_times is not None:
-            kept_times[part] = np.minimum.reduceat(times[rows], first)
-        end = part.stop
-    for array in (indices, data, kept_times):
-        if array is not None:
-            array.resize(end, refcheck=False)  # gives the tail back in place
-    return Merged(np.cumsum(indptr), indices, data, kept_times)
-
-
-def _between(users: npt.NDArray[np.int32], low: int, high: int) -> npt.NDArray[np.int64]:
-    """Rows of a range of users, found slab by slab so that no mask of the whole log is needed."""
-    slabs = ((start, users[start : start + _SLAB]) for start in range(0, len(users), _SLAB))
-    return np.concatenate([np.flatnonzero((part >= low) & (part < high)) + start for start, part in slabs])
-
-
-def _sums(
-    weights: npt.NDArray[np.float32] | None, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int64]
-) -> npt.NDArray[Any]:
-    if weights is None:
-        return np.diff(first, append=len(rows))
-    with np.errstate(over="ignore"):  # an infinite sum is refused by name later
-        return np.add.reduceat(weights[rows].astype(np.float64), first).astype(np.float32)
-
-
-def _spans(users: npt.NDArray[np.int32], n_users: int) -> list[tuple[int, int]]:
-    """Ranges of users with about as many rows each; every range has at least one row."""
-    counts = np.zeros(n_users, dtype=np.int64)
-    for start in range(0, len(users), _SLAB):
-        counts += np.bincount(users[start : start + _SLAB], minlength=n_users)
-    totals = np.cumsum(counts)
-    parts = min(_SPANS, 1 + len(users) // _SPAN_ROWS)
-    goals = np.arange(1, parts) * (len(users) / parts)
-    cuts = np.unique(np.concatenate([[0], np.searchsorted(totals, goals) + 1, [n_users]]))
-    filled = np.concatenate([[0], totals])[cuts]
-    return [(int(a), int(b)) for a, b, n in zip(cuts, cuts[1:], np.diff(filled), strict=False) if n]

@@ -1,4 +1,4 @@
-"""File formats: CSV, TSV, Parquet and JSON lines become batches of Arrow columns."""
+"""File formats: CSV, TSV and JSON lines become batches of Arrow columns; Parquet has a module of its own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.json as pajson
-import pyarrow.parquet as pq
 
-from monogram.data.source import BATCH_ROWS, Batch, Lost, Source, packed
+from monogram.data.parquet import parquet_file, parquet_folder
+from monogram.data.source import Batch, Lost, Source, packed
 from monogram.errors import DataError
 
 _T = TypeVar("_T")
@@ -24,7 +24,6 @@ _PACKERS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _CSV_BLOCK = 4 * 2**20
 _JSON_BLOCK = 8 * 2**20
 _JSON = (".jsonl", ".ndjson", ".json")
-_PARQUET_BUFFER = 2**18  # of each column; else its whole row group is held
 _HEAD = 2**20
 _SAMPLE = 1_000  # rows of JSON that show which keys there are
 KNOWN = ".csv, .tsv, .parquet, .jsonl, .ndjson, .json (each but Parquet also .gz or .zst), .npz"
@@ -33,7 +32,7 @@ KNOWN = ".csv, .tsv, .parquet, .jsonl, .ndjson, .json (each but Parquet also .gz
 def file_source(path: Path, named: Sequence[str] = ()) -> Source:
     """Open a file, or a folder of Parquet files, as a source; `named` are the columns asked for by name."""
     if path.is_dir():
-        return _parquet_folder(path)
+        return parquet_folder(path)
     suffix = kind_suffix(path)
     if suffix not in _OPENERS and suffix not in _JSON:
         raise DataError(f"{path}: files ending in {suffix or 'nothing'!r} are not known; use one of {KNOWN}.")
@@ -148,49 +147,6 @@ def _csv_reader(stream: Any, delimiter: str, quoted: bool, wanted: list[str], lo
         raise
 
 
-def _parquet_source(path: Path) -> Source:
-    return _parquet_files(path, [path])
-
-
-def _parquet_folder(folder: Path) -> Source:
-    files = sorted(file for file in folder.rglob("*.parquet") if not file.name.startswith((".", "_")))
-    if not files:
-        raise DataError(f"{folder} is a folder without .parquet files; name a file, or a folder of Parquet files.")
-    return _parquet_files(folder, files)
-
-
-def _parquet_files(label: Path, files: list[Path]) -> Source:
-    try:
-        heads = [pq.read_metadata(file) for file in files]
-        names = [field.name for field in heads[0].schema.to_arrow_schema()]
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{label} is not readable as Parquet: {error}") from error
-    total = sum(head.num_rows for head in heads)
-    rows = lambda wanted: _readable(label, _parquet_rows(files, wanted), "")  # noqa: E731
-    return Source(str(label), names, rows, total)
-
-
-def _parquet_rows(files: list[Path], wanted: list[str]) -> Iterator[Batch]:
-    start = 0
-    for path in files:
-        with pq.ParquetFile(path, buffer_size=_PARQUET_BUFFER, pre_buffer=False) as file:
-            absent = [name for name in wanted if name not in file.schema_arrow.names]
-            if absent:
-                raise DataError(f"{path} has no column {absent[0]!r}, unlike the files before it.")
-            _check_periods(path, file.schema_arrow, wanted)
-            for rows in file.iter_batches(BATCH_ROWS, columns=wanted, use_threads=False):
-                columns = {name: rows.column(name) for name in wanted}
-                yield Batch(columns, start, start + rows.num_rows)
-                start += rows.num_rows
-
-
-def _check_periods(path: Path, schema: Any, wanted: list[str]) -> None:
-    """Refuse periods of pandas, which are bare numbers to whoever has not imported pandas."""
-    for name in wanted:
-        if (schema.field(name).metadata or {}).get(b"ARROW:extension:name") == b"pandas.period":
-            raise DataError(f"{path}: column {name!r} holds periods of pandas, which are not supported; use dates.")
-
-
 def _json_source(path: Path, named: Sequence[str]) -> Source:
     head = _head(path)
     if head.lstrip()[:1] == b"[":
@@ -300,6 +256,6 @@ def _json_slow(block: bytes, wanted: list[str], start: int, done: int) -> Batch:
 _OPENERS: dict[str, Callable[[Path], Source]] = {
     ".csv": _csv_source,
     ".tsv": _csv_source,
-    ".parquet": _parquet_source,
-    ".pq": _parquet_source,
+    ".parquet": parquet_file,
+    ".pq": parquet_file,
 }

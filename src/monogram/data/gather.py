@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from monogram.data.clean import Fault, Style, clean_ids, clean_times, clean_weights
 from monogram.data.columns import Columns
-from monogram.data.encode import Codebook, Growing, merged
+from monogram.data.encode import Codebook, Growing
 from monogram.data.interactions import Interactions, Merge, check_weights
+from monogram.data.merge import merged
 from monogram.data.source import Batch, Column, Lost, shown, value_at
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError
@@ -43,14 +44,19 @@ class Tally:
             self.reasons[row.reason] += 1
 
     def settle(
-        self, columns: dict[str, Column], start: int, size: int, faults: list[tuple[str, Fault]]
+        self,
+        columns: dict[str, Column],
+        start: int,
+        size: int,
+        faults: list[tuple[str, Fault]],
+        label: str = "",
     ) -> npt.NDArray[np.bool_] | None:
         """Mask of the rows to keep, None when all are."""
         self.rows += size
         if not faults:
             return None
         if not self.skip:
-            self._refuse(columns, start, faults)
+            self._refuse(columns, start, faults, label or self.label)
         keep = np.ones(size, dtype=bool)
         for name, fault in faults:
             fresh = fault.rows[keep[fault.rows]]
@@ -58,11 +64,11 @@ class Tally:
             keep[fault.rows] = False
         return keep
 
-    def _refuse(self, columns: dict[str, Column], start: int, faults: list[tuple[str, Fault]]) -> NoReturn:
+    def _refuse(self, columns: dict[str, Column], start: int, faults: list[tuple[str, Fault]], label: str) -> NoReturn:
         name, fault = min(faults, key=lambda pair: pair[1].rows[0])
         row = int(fault.rows[0])
         value = shown(value_at(columns[name], row))
-        where = f'{self.label}, row {start + row + 1:,}, column "{name}"'
+        where = f'{label}, row {start + row + 1:,}, column "{name}"'
         raise DataError(f"{where}: {fault.reason}, got {value}. {ADVICE}")
 
     def drop_zeros(
@@ -131,7 +137,7 @@ class Gatherer:
         if names.time is not None:
             times, self._style, wrong = clean_times(columns[names.time], self._style)
             faults += [(names.time, fault) for fault in wrong]
-        keep = self.tally.settle(columns, batch.start, len(users.codes), faults)
+        keep = self.tally.settle(columns, batch.start, len(users.codes), faults, batch.label)
         keep = self.tally.drop_zeros(weights, keep)
         self._keep_numbers(weights, times, keep)
         for name, ids, book in ((names.user, users, self.users), (names.item, items, self.items)):
@@ -158,8 +164,7 @@ class Gatherer:
         times = self._times.finish() if self.names.time is not None else None
         breaks = _line_breaks(users, items) if textual else []
         floats = [f'ids of column "{name}" came as floats and became integers' for name in self._from_floats]
-        shape = (len(users), len(items))
-        found = merged(rows, columns, weights, times, shape, merge == "binary")
+        found = merged(rows, columns, weights, times, len(users), merge == "binary")
         del rows, columns, weights, times
         return conclude(found, users, items, merge, self.tally, [*notes, *floats, *breaks])
 

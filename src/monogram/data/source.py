@@ -28,12 +28,16 @@ class Lost:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: the wanted columns by name, the number of rows before, and the rows lost on the way."""
+    """Some rows: the wanted columns by name, the number of rows before, and the rows lost on the way.
+
+    `label` is what messages call the file they are from, where that is not the whole source; `start` counts in it.
+    """
 
     columns: dict[str, Column]
     start: int
     done: int
     lost: list[Lost] = field(default_factory=list)
+    label: str = ""
 
 
 @dataclass(frozen=True)
