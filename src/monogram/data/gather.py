@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import ExitStack
+from types import TracebackType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,12 +16,15 @@ from monogram.data.clean import Fault, Style, clean_ids, clean_times, clean_weig
 from monogram.data.columns import Columns
 from monogram.data.encode import Codebook, Growing
 from monogram.data.interactions import Interactions, Merge, check_weights
-from monogram.data.merge import merged
+from monogram.data.merge import Merged, Rows, keys_of, merged
 from monogram.data.source import Batch, Column, Lost, shown, value_at
+from monogram.data.spill import Spill, Watch
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError
 
 ADVICE = 'Correct the row, or read with on_error="skip" to leave such rows out.'
+WHOLE = 2**28  # bytes of rows that may be held in memory; of a larger log
+BLOCK = 2**25  # so many are, before they are put aside
 
 
 class Tally:
@@ -112,14 +117,34 @@ def _rows(count: int) -> str:
 
 
 class Gatherer:
-    """Collects the rows of a log batch by batch."""
+    """Collects the rows of a log batch by batch; those too many for memory are put aside on disk.
 
-    def __init__(self, names: Columns, tally: Tally) -> None:
-        self.names, self.tally = names, tally
+    Parameters
+    ----------
+    names, tally, merge
+        Columns of the log, what counts its rows, and how repeated pairs become one.
+    expected
+        How many rows there are; None when that is not known before.
+    """
+
+    def __init__(self, names: Columns, tally: Tally, merge: Merge, expected: int | None = None) -> None:
+        self.names, self.tally, self.merge = names, tally, merge
         self.users, self.items = Codebook(), Codebook()
         self._weights, self._times = Growing(np.float32), Growing(np.int64)
+        self._weighted = names.weight is not None and merge == "sum"
         self._style: Style | None = None
         self._from_floats: dict[str, None] = {}
+        self._expected, self._held = expected, 0
+        self._spill: Spill | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Gatherer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
 
     def add(self, batch: Batch) -> None:
         """Check one batch and keep its good rows."""
@@ -139,10 +164,13 @@ class Gatherer:
             faults += [(names.time, fault) for fault in wrong]
         keep = self.tally.settle(columns, batch.start, len(users.codes), faults, batch.label)
         keep = self.tally.drop_zeros(weights, keep)
-        self._keep_numbers(weights, times, keep)
+        self._keep_numbers(weights if self._weighted else None, times, keep)
         for name, ids, book in ((names.user, users, self.users), (names.item, items, self.items)):
             book.add(ids, keep)
             self._from_floats.update({name: None} if ids.from_floats else {})
+        self._held += len(users.codes) if keep is None else int(keep.sum())
+        if self._held > self._room():
+            self._put_aside()
 
     def _keep_numbers(
         self,
@@ -154,19 +182,50 @@ class Gatherer:
             if values is not None:
                 kept.append(values if keep is None else values[keep])
 
-    def finish(self, merge: Merge, textual: bool, notes: Iterable[str]) -> Interactions:
-        """Merge what was collected into a matrix."""
+    def _room(self) -> int:
+        """Rows that may be held: all of a log of moderate size, else a block, no smaller than the vocabularies."""
+        width = 8 + 4 * self._weighted + 8 * (self.names.time is not None)
+        if self._expected is None or self._expected * width <= WHOLE:
+            return WHOLE // width
+        return max(BLOCK // width, len(self.users) + len(self.items))
+
+    def _put_aside(self) -> None:
+        if self._spill is None:
+            counted = self.merge == "sum"
+            width = 8 + 4 * self._weighted + 8 * counted + 8 * (self.names.time is not None)
+            self._spill = self._stack.enter_context(Spill(not counted, width, self._expected))
+        keys = keys_of(self.users.drain(), self.items.drain())
+        weights = self._weights.finish() if self._weighted else None
+        self._spill.add(Rows(keys, weights, None, None if self.names.time is None else self._times.finish()))
+        self._held = 0
+
+    def finish(
+        self, textual: bool, notes: Iterable[str], watch: Watch = lambda shards, _: iter(shards)
+    ) -> Interactions:
+        """Merge what was collected into a matrix; `watch` goes through what was put aside, and may show how far."""
         if self.users.kind is None:
             raise self.tally.nothing_left()
-        users, rows = self.users.finish(textual)
-        items, columns = self.items.finish(textual)
-        weights = self._weights.finish() if self.names.weight is not None else None
-        times = self._times.finish() if self.names.time is not None else None
+        users, items, found = (
+            self._whole(textual) if self._spill is None else self._sharded(self._spill, textual, watch)
+        )
         breaks = _line_breaks(users, items) if textual else []
         floats = [f'ids of column "{name}" came as floats and became integers' for name in self._from_floats]
-        found = merged(rows, columns, weights, times, len(users), merge == "binary")
-        del rows, columns, weights, times
-        return conclude(found, users, items, merge, self.tally, [*notes, *floats, *breaks])
+        return conclude(found, users, items, self.merge, self.tally, [*notes, *floats, *breaks])
+
+    def _whole(self, textual: bool) -> tuple[Vocabulary, Vocabulary, Merged]:
+        users, rows = self.users.finish(textual)
+        items, columns = self.items.finish(textual)
+        weights = self._weights.finish() if self._weighted else None
+        times = self._times.finish() if self.names.time is not None else None
+        return users, items, merged(rows, columns, weights, times, len(users), self.merge == "binary")
+
+    def _sharded(self, spill: Spill, textual: bool, watch: Watch) -> tuple[Vocabulary, Vocabulary, Merged]:
+        if self._held:
+            self._put_aside()
+        users, rows = self.users.vocabulary(textual)
+        items, columns = self.items.vocabulary(textual)
+        times = None if self.names.time is None else self._times.dtype
+        return users, items, spill.merged(rows, columns, times, watch)
 
 
 def _line_breaks(*vocabularies: Vocabulary) -> list[str]:

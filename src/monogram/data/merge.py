@@ -82,7 +82,7 @@ def condensed(rows: Rows, binary: bool) -> Rows:
     """Rows by key and weight, equal ones once with their count and the first of their times; at least one row."""
     if rows.weights is None and rows.counts is None and rows.times is None:
         keys = np.sort(rows.keys)
-        first = _starts(keys)
+        first = starts(keys)
         return Rows(keys[first], None, None if binary else np.diff(first, append=len(keys)))
     rows = rows.take(np.argsort(rows.keys, kind="stable"))
     fresh = _changes(rows.keys)
@@ -111,7 +111,7 @@ def _by_weight(weights: npt.NDArray[np.float32], fresh: npt.NDArray[np.bool_]) -
 def pairs(rows: Rows, binary: bool) -> Rows:
     """Every pair once, by key: its weight (None when binary) and its first time; of at least one row."""
     rows = condensed(rows, binary)
-    first = _starts(rows.keys)
+    first = starts(rows.keys)
     times = None if rows.times is None else np.minimum.reduceat(rows.times, first)
     return Rows(rows.keys[first], None if binary else _sums(rows.weights, rows.counts, first), None, times)
 
@@ -129,7 +129,8 @@ def _changes(values: Any) -> npt.NDArray[np.bool_]:
     return fresh
 
 
-def _starts(values: npt.NDArray[Any]) -> Places:
+def starts(values: npt.NDArray[Any]) -> Places:
+    """Where each value of a sorted array begins."""
     return np.flatnonzero(_changes(values))
 
 

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
-from monogram.data.source import Batch
-
+_T = TypeVar("_T")
 PATIENCE = 1.0  # seconds before a bar appears
 
 
-def watched(batches: Iterator[Batch], total: int, unit: str, quiet: bool) -> Iterator[Batch]:
-    """Pass the batches on; after a second, show on a terminal's stderr how far reading has come."""
+def watched(
+    steps: Iterable[_T],
+    total: int,
+    unit: str,
+    quiet: bool,
+    what: str = "reading",
+    done: Callable[[_T], int] | None = None,
+) -> Iterator[_T]:
+    """Pass the steps on; after a second, show on a terminal's stderr how far it has come.
+
+    `done` says how much of the total is behind a step; without it, each counts 1.
+    """
     if quiet or sys.stderr is None or not sys.stderr.isatty():
-        yield from batches
+        yield from steps
         return
     begun, bar, task = time.monotonic(), None, None
     try:
-        for batch in batches:
-            yield batch
+        for number, step in enumerate(steps, 1):
+            yield step
             if bar is None and time.monotonic() - begun > PATIENCE:
                 bar = _bar(unit)
-                task = bar.add_task("reading", total=total or None)
+                task = bar.add_task(what, total=total or None)
                 bar.start()
             if bar is not None:
-                bar.update(task, completed=batch.done)
+                bar.update(task, completed=number if done is None else done(step))
     finally:
         if bar is not None:
             bar.stop()

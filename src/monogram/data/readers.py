@@ -108,12 +108,15 @@ def _read(
     note = names.note
     if note is not None and not quiet:
         tell(f"{opened.label}: {note}")
-    gatherer = Gatherer(names, Tally(opened.label, on_error == "skip"))
-    for batch in watched(opened.open(names.names), opened.total, opened.unit, quiet):
-        gatherer.add(batch)
     default: Merge = "binary" if names.weight is None else "sum"
     notes = [*opened.notes, *([note] if note is not None else [])]
-    return gatherer.finish(merge or default, opened.textual, notes)
+    with Gatherer(names, Tally(opened.label, on_error == "skip"), merge or default, opened.rows) as gatherer:
+        batches = opened.open(names.names)
+        for batch in watched(batches, opened.total, opened.unit, quiet, done=lambda batch: batch.done):
+            gatherer.add(batch)
+        return gatherer.finish(
+            opened.textual, notes, lambda shards, total: watched(shards, total, "shards", quiet, "merging")
+        )
 
 
 def _say(text: str) -> None:

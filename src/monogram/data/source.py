@@ -66,6 +66,11 @@ class Source:
     textual: bool = False
     notes: tuple[str, ...] = ()
 
+    @property
+    def rows(self) -> int | None:
+        """Number of rows, where it is known before they are read."""
+        return self.total if self.unit == "rows" and self.total else None
+
 
 _PLAIN = {str, int, float, UUID, datetime, date, Decimal}
 
