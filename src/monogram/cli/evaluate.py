@@ -21,7 +21,9 @@ FORMATS = ("table", "markdown", "csv", "json")
 @model_flags
 @column_flags
 def command(
-    log: Annotated[str, typer.Argument(help="File with the events; for the protocol public, an npz with both lists.")],
+    log: Annotated[
+        str, typer.Argument(help="File or folder of events; for the protocol public, an npz with both lists.")
+    ],
     parameters: dict[str, Any],
     columns: dict[str, Any],
     model: Annotated[

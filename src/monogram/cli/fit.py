@@ -18,7 +18,9 @@ from monogram.cli.flags import Solver, column_flags, make, model_flags, split_so
 @model_flags
 @column_flags
 def command(
-    log: Annotated[str, typer.Argument(help="File with the events: csv, tsv, parquet, json lines or npz.")],
+    log: Annotated[
+        str, typer.Argument(help="File of events (csv, tsv, parquet, json lines, npz), or a folder of Parquet files.")
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model file to write.")],
     parameters: dict[str, Any],
     columns: dict[str, Any],

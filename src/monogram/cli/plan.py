@@ -14,7 +14,9 @@ from monogram.errors import ParameterError
 @model_flags
 @column_flags
 def command(
-    log: Annotated[str | None, typer.Argument(metavar="LOG", help="Log that would be fitted; or give --size.")] = None,
+    log: Annotated[
+        str | None, typer.Argument(metavar="LOG", help="Log that would be fitted, a file or folder; or give --size.")
+    ] = None,
     model: ModelName = "ease",
     size: Annotated[
         str | None,

@@ -182,21 +182,29 @@ class Gatherer:
             if values is not None:
                 kept.append(values if keep is None else values[keep])
 
+    @property
+    def _width(self) -> int:
+        """Bytes of a row that is held."""
+        return 8 + 4 * self._weighted + 8 * (self.names.time is not None)
+
     def _room(self) -> int:
         """Rows that may be held: all of a log of moderate size, else a block, no smaller than the vocabularies."""
-        width = 8 + 4 * self._weighted + 8 * (self.names.time is not None)
-        if self._expected is None or self._expected * width <= WHOLE:
-            return WHOLE // width
-        return max(BLOCK // width, len(self.users) + len(self.items))
+        if self._spill is None and (self._expected is None or self._expected * self._width <= WHOLE):
+            return WHOLE // self._width
+        return max(BLOCK // self._width, len(self.users) + len(self.items))
 
     def _put_aside(self) -> None:
         if self._spill is None:
-            counted = self.merge == "sum"
-            width = 8 + 4 * self._weighted + 8 * counted + 8 * (self.names.time is not None)
-            self._spill = self._stack.enter_context(Spill(not counted, width, self._expected))
-        keys = keys_of(self.users.drain(), self.items.drain())
+            binary = self.merge == "binary"
+            width = self._width + (0 if binary else 8)  # and how often it occurred
+            self._spill = self._stack.enter_context(Spill(binary, width, self._expected))
+        users, items = self.users.drain(), self.items.drain()
         weights = self._weights.finish() if self._weighted else None
-        self._spill.add(Rows(keys, weights, None, None if self.names.time is None else self._times.finish()))
+        times = None if self.names.time is None else self._times.finish()
+        step = BLOCK // self._width + 1
+        for part in (slice(start, start + step) for start in range(0, self._held, step)):
+            rest = (None if values is None else values[part] for values in (weights, None, times))
+            self._spill.add(Rows(keys_of(users[part], items[part]), *rest))
         self._held = 0
 
     def finish(

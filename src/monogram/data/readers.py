@@ -41,8 +41,8 @@ def read(
     ----------
     source
         A path (.csv, .tsv, .parquet, .jsonl, .ndjson, .json, text formats also .gz and .zst; .npz; a folder
-        of Parquet files), a data frame (pandas, Polars, Arrow, DuckDB, …), or an iterable of (user, item) or
-        (user, item, weight).
+        of Parquet files, nested or not, whose folders may be named as `day=2025-01-31`), a data frame (pandas,
+        Polars, Arrow, DuckDB, …), or an iterable of (user, item) or (user, item, weight).
     user, item
         Columns of the ids. When None they are guessed from their names, which is said on stderr and in `notes`.
     weight
@@ -69,7 +69,15 @@ def read(
     Raises
     ------
     DataError
-        If the source cannot be read; the message names the row and the column.
+        If the source cannot be read; the message names the row and the column, in a folder also the file.
+    StorageError
+        If the log has more rows than may be held in memory, and there is no room in TMPDIR to put them aside.
+
+    Notes
+    -----
+    Memory follows the ids and the pairs, not the rows: beyond 256 MiB of them, rows are merged block by block and
+    put aside in a temporary file without a name, sharded by user. However the rows are cut into files and in whatever
+    order they come, the result has the same bits.
 
     Examples
     --------

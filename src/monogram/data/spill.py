@@ -23,7 +23,7 @@ from monogram.errors import StorageError
 _SHARD = 2**25  # bytes of rows in a shard
 _MOST = 4096  # shards; more of them would make the pieces of each small
 _UNKNOWN = 256  # shards where the number of rows is not known before
-_PAIR = 16  # bytes of a merged pair, without its time
+_HELD = 2**21  # rows of a shard that may come together before they are merged
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Spill:
         self.binary = binary
         wanted = _UNKNOWN if expected is None else -(-expected * width // _SHARD)
         self._segments: list[list[_Segment]] = [[] for _ in range(min(max(1, wanted), _MOST))]
-        self._scratch = Scratch((width + _PAIR + 8) * (expected or 0))
+        self._scratch = Scratch(2 * width * (expected or 0))  # once as they come, once merged
 
     def __enter__(self) -> Spill:
         return self
@@ -190,7 +190,7 @@ class Spill:
         settled = 0
         for segment in self._segments[number]:
             held.append(self._scratch.read(segment))
-            if sum(map(len, held)) > max(2 * settled, _SHARD // _PAIR):
+            if sum(map(len, held)) > max(2 * settled, _HELD):
                 held = [condensed(joined(held), self.binary)]
                 settled = len(held[0])
         return joined(held)
