@@ -57,7 +57,8 @@ def test_any_cut_and_any_order_is_the_same_log(tmp_path_factory, found, random, 
 def test_folders_in_folders_and_what_is_no_part_of_the_log(tmp_path, write):
     write(tmp_path / "a.parquet", pa.table(PAIRS).slice(0, 1))
     write(tmp_path / "deep" / "er" / "b.PARQUET", pa.table(PAIRS).slice(1, 1))
-    write(tmp_path / "c.pq", pa.table(PAIRS).slice(2))
+    write(tmp_path / "c.pq", pa.table(PAIRS).slice(2, 1))
+    write(tmp_path / "whole.parquet" / "part-0.parquet", pa.table(PAIRS).slice(3))  # as Spark writes a table
     for name in ("_temporary/0/d.parquet", ".hidden.parquet", ".trash/e.parquet", "_metadata"):
         write(tmp_path / name, {"user": ["x"], "item": ["y"]})
     (tmp_path / "_SUCCESS").touch()
@@ -119,6 +120,13 @@ def test_names_of_folders_are_unescaped_and_typed_together(tmp_path, write):
 def test_a_column_in_the_file_goes_before_the_folder_name(tmp_path, write):
     write(tmp_path / "user=x" / "0.parquet", {"user": ["ann"], "item": ["tea"]})
     assert list(read(tmp_path, quiet=True).users) == ["ann"]
+
+
+def test_all_columns_may_be_names_of_folders(tmp_path, write):
+    for user, item in (("ann", 1), ("bob", 2)):
+        write(tmp_path / f"user={user}" / f"item={item}" / "0.parquet", {"more": [0.5, 1.5]})
+    log = read(tmp_path, "user", "item", merge="sum")
+    assert {user: log.history(user) for user in log.users} == {"ann": {1: 2.0}, "bob": {2: 2.0}}
 
 
 def test_guesses_are_told_with_the_folder(tmp_path, capsys, write):

@@ -45,12 +45,12 @@ def tiny(monkeypatch, tmp_path):
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
 
-    def limit(whole: int = 40, block: int = 40, shard: int = 64) -> Path:
+    def limit(whole: int = 40, block: int = 40, shard: int = 64, batch: int = 3) -> Path:
         monkeypatch.setattr(gather, "WHOLE", whole)
         monkeypatch.setattr(gather, "BLOCK", block)
         monkeypatch.setattr(spill, "_SHARD", shard)
         monkeypatch.setattr(spill, "_HELD", shard)
-        monkeypatch.setattr("monogram.data.parquet.BATCH_ROWS", 3)
+        monkeypatch.setattr("monogram.data.parquet.BATCH_ROWS", batch)
         return scratch
 
     return limit
@@ -108,7 +108,7 @@ def test_many_rows_many_files(tmp_path, tiny, aside, merge, ids, write, same):
         write(tmp_path / "log" / f"part={number % 3}" / f"{number}.parquet", whole.slice(number * 1000, 1000))
     held = read(write(tmp_path / "whole.parquet", whole), "user", "item", "w", "t", merge=merge)
     assert aside == []
-    tiny(10_000, 8_000, 20_000)
+    tiny(10_000, 8_000, 20_000, 100)
     same(read(tmp_path / "log", "user", "item", "w", "t", merge=merge), held)
     assert len(aside) > 10
 
@@ -138,6 +138,22 @@ def test_times_may_turn_to_floats_after_some_are_put_aside(tmp_path, tiny, aside
     same(read(folder, time="t", quiet=True), held)
     assert len(aside) > 3
     assert held.times.tolist() == [5.0, 7.0, 1.0]
+
+
+def test_ids_may_outgrow_their_type_after_some_are_put_aside(tmp_path, tiny, aside, write, same):
+    folder = tmp_path / "log"
+    for number in range(5):
+        write(folder / f"{number}.parquet", {"user": [number, 7, number * 9], "item": ["x", "y", "z"]})
+    big = pa.array([2**64 - 1, 7, 2**63], pa.uint64())
+    write(folder / "5.parquet", {"user": big, "item": ["x", "y", "z"]})
+    held = read(folder, quiet=True)
+    tiny()
+    same(read(folder, quiet=True), held)
+    assert list(held.users)[-2:] == [2**63, 2**64 - 1]
+    assert len(aside) > 2
+    write(folder / "6.parquet", {"user": [-1], "item": ["x"]})
+    with pytest.raises(DataError, match="64-bit"):
+        read(folder, quiet=True)
 
 
 def test_bad_rows_are_counted_once_and_named(tmp_path, tiny, aside, write):

@@ -84,7 +84,7 @@ def condensed(rows: Rows, binary: bool) -> Rows:
         keys = np.sort(rows.keys)
         first = starts(keys)
         return Rows(keys[first], None, None if binary else np.diff(first, append=len(keys)))
-    rows = rows.take(np.argsort(rows.keys, kind="stable"))
+    rows = rows.take(np.argsort(rows.keys))  # not stable, thrice as fast: the order of equals leaves no trace
     fresh = _changes(rows.keys)
     if rows.weights is not None and not fresh.all():
         rows = rows.take(_by_weight(rows.weights, fresh))

@@ -37,7 +37,7 @@ def parquet_file(path: Path) -> Source:
 
 def parquet_folder(folder: Path) -> Source:
     """Open a folder as a source: its Parquet files, however deep, and columns in names such as `day=2025-01-31/`."""
-    files = sorted(file for file in folder.rglob("*") if _belongs(file.relative_to(folder)))
+    files = sorted(file for file in folder.rglob("*") if _belongs(file.relative_to(folder)) and file.is_file())
     if not files:
         raise DataError(f"{folder} is a folder without .parquet files; name a file, or a folder of Parquet files.")
     named = [_named(file.relative_to(folder)) for file in files]
