@@ -209,6 +209,19 @@ def test_no_folder_to_put_rows_aside(log, tiny, monkeypatch):
         read(log, quiet=True)
 
 
+def test_rows_that_cannot_be_read_back(log, tiny, monkeypatch):
+    scratch = tiny()
+    read_ = spill.Scratch.read
+
+    def cut(self, segment):
+        self._file.truncate(segment.start + 1)
+        return read_(self, segment)
+
+    monkeypatch.setattr(spill.Scratch, "read", cut)
+    with pytest.raises(StorageError, match=rf"put aside in {scratch} cannot be read back: .*cut short.*TMPDIR"):
+        read(log, quiet=True)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_real_full_disk(log, tiny, monkeypatch):
     tiny()

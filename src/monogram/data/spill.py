@@ -5,6 +5,7 @@ The file has no name (or loses it at once), so that nothing is left behind howev
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -28,7 +29,7 @@ _HELD = 2**21  # rows of a shard that may come together before they are merged
 
 @dataclass(frozen=True)
 class _Segment:
-    """Where some rows are in the file: one array after the other, each of `size` values of its type."""
+    """Where some rows are in the file: `size` keys, then as many weights, counts and times, where they have a type."""
 
     start: int
     size: int
@@ -58,11 +59,11 @@ class Scratch:
 
     def write(self, rows: Rows) -> _Segment:
         """Put rows at the end."""
-        arrays = [getattr(rows, name) for name in ("keys", "weights", "counts", "times")]
-        start, types = self.end, tuple(None if array is None else array.dtype for array in arrays)
+        rest = (rows.weights, rows.counts, rows.times)
+        start, types = self.end, tuple(None if array is None else array.dtype for array in rest)
         try:
             self._file.seek(start)
-            for array in arrays:
+            for array in (rows.keys, *rest):
                 if array is not None:
                     self._put(np.ascontiguousarray(array).view(np.uint8).data)
         except OSError as error:
@@ -77,10 +78,15 @@ class Scratch:
 
     def read(self, segment: _Segment) -> Rows:
         """Rows as they were written."""
-        self._file.seek(segment.start)
-        keys, *rest = (None if type_ is None else self._get(segment.size, type_) for type_ in segment.types)
-        assert keys is not None
-        return Rows(keys, *rest)
+        try:
+            self._file.seek(segment.start)
+            keys, rest = self._get(segment.size, np.int64), segment.types
+            return Rows(keys, *(None if type_ is None else self._get(segment.size, type_) for type_ in rest))
+        except OSError as error:
+            why = error.strerror or error
+            raise StorageError(
+                f"rows put aside in {self.folder} cannot be read back: {why}; try another TMPDIR."
+            ) from error
 
     def _get(self, size: int, type_: Any) -> npt.NDArray[Any]:
         values = np.empty(size, dtype=type_)
@@ -88,7 +94,7 @@ class Scratch:
         while left:
             got = self._file.readinto(left)  # type: ignore[attr-defined]  # unbuffered: a raw file
             if not got:
-                raise StorageError(f"a temporary file in {self.folder} was cut short by someone; read the log again.")
+                raise OSError(errno.EIO, "the temporary file is cut short")
             left = left[got:]
         return values
 
