@@ -134,6 +134,25 @@ class Vocabulary:
             stream.write_batch(batch)
         return cast("bytes", sink.getvalue().to_pybytes())
 
+    def part(self, indices: npt.ArrayLike) -> Vocabulary:
+        """The ids at these indices, each of which must be another, in their order."""
+        return Vocabulary._trusted(self._array.take(pa.array(np.asarray(indices, dtype=np.int64))))
+
+    def extended(self, ids: Iterable[Any]) -> Vocabulary:
+        """These ids, and more of the same kind after them; what `index` would take for such an id is one."""
+        given = list(_elements(ids))
+        keys = [_KEYS[self._kind](one) for one in given]
+        for one, key in zip(given, keys, strict=True):
+            if key is None:
+                raise DataError(f"id {str(one)[:60]!r} ({type(one).__name__}) cannot stand among {self._kind} ids.")
+        try:
+            more = pa.array(keys, self._array.type)
+            array = pa.concat_arrays([self._array, more])
+        except (OverflowError, UnicodeEncodeError, pa.ArrowException) as error:
+            raise DataError(f"the new ids cannot stand among {self._kind} ids: {error}") from error
+        _check_unique(array)
+        return Vocabulary._trusted(array)
+
     def _native(self, ids: Any) -> Any:
         """Return the query as Arrow of this very type when hashing all ids for it pays off."""
         array = ids._array if isinstance(ids, Vocabulary) else ids

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +125,15 @@ class Dual:
 Inverse = Primal | Dual
 
 
+class Readable(Protocol):
+    """What a certificate needs to know of an inverse."""
+
+    diagonal: Float
+
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+        """Columns C[:, items], in float64."""
+
+
 def symmetric_times(square: NDArray[Any], block: NDArray[Any], rows: int = 1024) -> NDArray[Any]:
     """A symmetric array times a block, in the block's precision; an array of another one is turned by slabs."""
     if square.dtype == block.dtype:
@@ -189,7 +198,7 @@ def rooted(matrix: Any, weights: Float | None) -> Any:
 
 
 def certificate(
-    matrix: Any, penalties: Float, inverse: Inverse, *, weights: Float | None = None
+    matrix: Any, penalties: Float, inverse: Readable, *, weights: Float | None = None
 ) -> tuple[float, float]:
     """How far an inverse is from the truth, on eight probe columns.
 

@@ -32,6 +32,18 @@ class Solved:
     d: Float
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a full-rank model keeps beside its weights, so that it can be changed: c = diag C, ℓ, and S where asked for.
+
+    S is in the lower triangle of a Fortran-ordered array.
+    """
+
+    c: Float
+    penalties: Float
+    gram: NDArray[Any] | None = None
+
+
 Factors = tuple[NDArray[Any], NDArray[Any], float]
 
 
@@ -115,7 +127,7 @@ class Autoencoder(Recommender):
 
     def _solve(self, log: Interactions, work: Work) -> Solved:
         """Plan, invert, and judge the inverse."""
-        solved = self._inverted(log, work)
+        solved = self._inverted(log, work, work.gram)
         work.tick("diagonal")
         work.residual, work.error = inverse.certificate(log.matrix, solved.penalties, solved.inverse)
         work.tick("residual")

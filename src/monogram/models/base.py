@@ -67,7 +67,7 @@ class Work:
     """How a fit is to be done, and what it notes on the way.
 
     `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch, `between` as in
-    `Watched`.
+    `Watched`, `gram` the Gram where it is there already, `kept` what the model keeps beside its weights.
     """
 
     dtype: str = "float32"
@@ -84,6 +84,9 @@ class Work:
     given: Any = None
     between: Between | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    keep_gram: bool = False
+    gram: NDArray[Any] | None = None
+    kept: Any = None
 
     def __post_init__(self) -> None:
         self._last = time.perf_counter()
@@ -121,6 +124,9 @@ class Report:
         (None: not known)
     rank : of the weights, where it is not full
     objectives : after each epoch of an iterative fit; of some closed forms their one value
+    changes : how often users or items were added or forgotten since the fit; the numbers above are then of the last one
+    residual_at_fit, error_at_fit : what the fit had, where there were changes since
+    note : what was done in another way than the plain one, such as a refit in place of a change, and why
     """
 
     solver: str
@@ -133,6 +139,10 @@ class Report:
     error: float | None = None
     rank: int | None = None
     objectives: tuple[float, ...] = ()
+    changes: int = 0
+    residual_at_fit: float | None = None
+    error_at_fit: float | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objectives", tuple(self.objectives))  # a list in a file
@@ -152,6 +162,10 @@ class Report:
         if self.objectives:
             epochs = len(self.objectives)
             lines.append(f"objective {self.objectives[-1]:.6g}" + (f" after {epochs} epochs" if epochs > 1 else ""))
+        if self.changes:
+            lines.append(f"{self.changes:,} changes since the fit, whose residual was {self.residual_at_fit or 0:.1e}")
+        if self.note:
+            lines.append(self.note)
         return "\n".join(lines)
 
 
@@ -184,6 +198,7 @@ class Recommender:
         memory: int | float | str | None = None,
         threads: int | None = None,
         solver: str = "auto",
+        keep_gram: bool = False,
         progress: Callable[[str, float], None] | None = None,
     ) -> Self:
         """Learn from a log; what was learned before is forgotten.
@@ -197,19 +212,22 @@ class Recommender:
         threads : int
             By default all cores.
         solver : "auto", "primal" or "dual"
+        keep_gram : bool
+            Full-rank models: keep S = XᵀX beside the weights, and in the file, so that `changed` can give the model
+            with another l2 or dropout. A second square array over the items; the solver is then "primal".
         progress : callable, optional
             Receives the name of the stage and the work done in it since the last call.
         """
         self._forget()
         self.__post_init__()  # a parameter may have been changed since
         memory_.parse(memory)
-        asked = (parallel.count(threads), check_solver(solver), progress or silent)
+        asked = (parallel.count(threads), self._solver(solver, keep_gram), progress or silent)
         check_dtype(dtype)
         between = log.between if isinstance(log, Watched) else None
         data, given = self._source(log.source if isinstance(log, Watched) else log)
         with parallel.limited(threads) as number:
             work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
-            work.given, work.between = given, between
+            work.given, work.between, work.keep_gram = given, between, keep_gram
             self._warm(work)
             work.tick("compile")
             with memory_.Peak() as peak:
@@ -217,7 +235,7 @@ class Recommender:
             work.tick("weights")
         measured = (peak.bytes, work.planned, work.residual, work.error, work.rank, tuple(work.record))
         report = Report(work.used, work.dtype, number, work.seconds, *measured)
-        self._become(data, weights, report)
+        self._become(data, weights, report, kept=work.kept)
         return self
 
     def plan(
@@ -228,6 +246,7 @@ class Recommender:
         memory: int | float | str | None = None,
         threads: int | None = None,
         solver: str = "auto",
+        keep_gram: bool = False,
     ) -> Plan:
         """What `fit` with the same arguments would cost; nothing large is allocated.
 
@@ -242,9 +261,16 @@ class Recommender:
         """
         sized = isinstance(log, tuple) and len(log) == 3 and all(isinstance(one, int) for one in log)
         size = guess(*log) if sized else measure(self._source(log)[0].matrix)
-        return self._plan(
-            size, Work(check_dtype(dtype), memory_.parse(memory), parallel.count(threads), check_solver(solver))
-        )
+        how = (check_dtype(dtype), memory_.parse(memory), parallel.count(threads), self._solver(solver, keep_gram))
+        return self._plan(size, Work(*how, keep_gram=keep_gram))
+
+    def _solver(self, solver: str, keep_gram: bool) -> str:
+        """The solver to use, checked."""
+        if keep_gram:
+            raise ParameterError(
+                f"keep_gram is for the full-rank models (EASE, DLAE, EDLAE, DEQL); {type(self).__name__} keeps no Gram"
+            )
+        return check_solver(solver)
 
     def _plan(self, size: Size, work: Work) -> Plan:
         """By default: sums over the events, no solver."""
@@ -261,11 +287,13 @@ class Recommender:
     def _warm(self, work: Work) -> None:
         """Compile what the fit will call, so that time and memory are counted for the work alone."""
 
-    def _become(self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None) -> None:
-        self.log_, self.weights_, self.report_, self.pruning_ = log, weights, report, pruning
+    def _become(
+        self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None, kept: Any = None
+    ) -> None:
+        self.log_, self.weights_, self.report_, self.pruning_, self._kept = log, weights, report, pruning, kept
 
     def _forget(self) -> None:
-        for name in ("log_", "weights_", "report_", "pruning_"):
+        for name in ("log_", "weights_", "report_", "pruning_", "_kept"):
             self.__dict__.pop(name, None)
 
     def _learned(self) -> tuple[Interactions, Weights]:

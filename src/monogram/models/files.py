@@ -16,8 +16,10 @@ from monogram.data.interactions import Interactions
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, ModelFileError, MonogramError
 from monogram.weights import from_tensors
+from monogram.weights.common import checked
 
 if TYPE_CHECKING:
+    from monogram.models.autoencoder import Kept
     from monogram.models.base import Recommender, Report
     from monogram.models.pruning import Pruning
 
@@ -37,7 +39,15 @@ def save(model: Recommender, path: str | Path) -> None:
         header["pruning"] = dataclasses.asdict(model.pruning_)
     described, held = log_tensors(log)
     own = {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
-    store.save(path, header | described, own | held)
+    store.save(path, header | described, own | held | _kept_tensors(model._kept))
+
+
+def _kept_tensors(kept: Kept | None) -> dict[str, Any]:
+    """What a change of the model needs beside its weights; the Gram by its rows, as files have it."""
+    if kept is None:
+        return {}
+    tensors = {"kept.c": kept.c, "kept.penalties": kept.penalties}
+    return tensors if kept.gram is None else tensors | {"kept.gram": kept.gram.T}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
@@ -98,8 +108,26 @@ def _model(
     own = {name.removeprefix("weights."): array for name, array in tensors.items() if name.startswith("weights.")}
     _check_weights(own, verify)
     weights = from_tensors(header["weights"], own, log.matrix)
-    model._become(log, weights, _report(header["report"]), _pruning(header.get("pruning")))
+    pruning = _pruning(header.get("pruning"))
+    model._become(log, weights, _report(header["report"]), pruning, _kept(tensors, log.n_items, verify))
     return model
+
+
+def _kept(tensors: dict[str, Any], items: int, verify: bool) -> Kept | None:
+    from monogram.models.autoencoder import Kept
+
+    own = {name.removeprefix("kept."): array for name, array in tensors.items() if name.startswith("kept.")}
+    if not own:
+        return None
+    c, penalties = (checked(own, name, (items,)) for name in ("c", "penalties"))
+    if not (finite(c) and finite(penalties) and (c > 0).all() and (penalties >= 0).all()):
+        raise DataError("what it keeps for changes holds a value that is not a finite number above 0")
+    if "gram" not in own:
+        return Kept(c, penalties)
+    gram = checked(own, "gram", (items, items)).T  # symmetric, its lower triangle
+    if verify and not finite(gram.T):
+        raise DataError("its Gram holds a value that is not finite")
+    return Kept(c, penalties, gram)
 
 
 def _report(stored: dict[str, Any]) -> Report:
@@ -108,7 +136,7 @@ def _report(stored: dict[str, Any]) -> Report:
     report = Report(**stored)
     if not isinstance(report.seconds, dict):
         raise DataError("its report has no seconds by stage")
-    texts = ("solver", "dtype", "seconds", "objectives")
+    texts = ("solver", "dtype", "seconds", "objectives", "note")
     measured = [value for name, value in stored.items() if name not in texts and value is not None]
     _check_numbers([*measured, *report.seconds.values(), *report.objectives], "report")
     return report

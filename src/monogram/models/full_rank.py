@@ -8,16 +8,18 @@ W = B·diag(θ) + diag(δ). A model is its penalties ℓ and its (θ, δ).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine import inverse
+from monogram.engine.gram import gram
+from monogram.engine.plan import Extra, Size, measure
 from monogram.errors import ParameterError
-from monogram.models.autoencoder import Autoencoder, Solved
-from monogram.models.base import Work
+from monogram.models.autoencoder import Autoencoder, Kept, Solved
+from monogram.models.base import Work, check_solver
 from monogram.models.parameters import param
 from monogram.weights import Dense, Dual, Weights
 
@@ -26,11 +28,128 @@ Float = NDArray[np.float64]
 
 @dataclass(kw_only=True, eq=False)
 class FullRank(Autoencoder):
-    """Engine 1: the inverse becomes the weights."""
+    """Engine 1: the inverse becomes the weights, and can be changed in them."""
+
+    def add_users(
+        self,
+        log: Any,
+        *,
+        new_items: bool = False,
+        penalties: str = "followed",
+        on_drift: str = "refit",
+        memory: int | float | str | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Learn from more events without a refit: the model becomes the one fitted on both logs.
+
+        Exact (Woodbury), in O(n²·r) for r users, or O(m²·r) in the dual; in place, and all or nothing: after an error
+        the model is as it was. Only an interrupt while the weights are rewritten leaves it unfitted.
+
+        Parameters
+        ----------
+        log : as for `fit`
+            New users, and new events of known ones, which are merged with theirs as the log merges; such users move to
+            the end of `log_`.
+        new_items : add the items the model does not know, as `add_items` does; else they are an error
+        penalties : "followed" or "frozen"
+            With dropout the penalties depend on how often each item was used. "followed" changes them with it: equal to
+            a refit, at the price of one more rank for each item touched. "frozen" leaves them as they are: quicker, and
+            not quite a refit. Without dropout there is no difference.
+        on_drift : "refit", "error" or "warn"
+            What to do when the residual, which grows with rounding, would pass its bound: 1e-5 in float32, 1e-10 in
+            float64, or four times that of the fit.
+        memory, threads : as for `fit`
+        """
+        from monogram.models import updates
+
+        how = updates.How(penalties, on_drift, memory, threads)
+        return updates.add_users(self, log, new_items, how)
+
+    def forget_users(
+        self,
+        ids: Any,
+        *,
+        penalties: str = "followed",
+        on_drift: str = "refit",
+        memory: int | float | str | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Unlearn users without a refit: the model becomes the one that never saw them, and so does its file.
+
+        Exact, in place, and all or nothing, as `add_users` is. The catalogue stays: an item that only they used is then
+        one nobody used.
+
+        Parameters
+        ----------
+        ids : of users in the training log; one that is not there is an error
+        penalties, on_drift, memory, threads : as for `add_users`
+        """
+        from monogram.models import updates
+
+        return updates.forget_users(self, ids, updates.How(penalties, on_drift, memory, threads))
+
+    def add_items(self, ids: Any, *, memory: int | float | str | None = None, threads: int | None = None) -> Self:
+        """Add items nobody used yet, after the others: they score 0 until `add_users` brings events of theirs.
+
+        The weights of a primal model move to a larger array: both exist for a moment, within the memory given.
+
+        Parameters
+        ----------
+        ids : of new items; one that is known already is an error
+        memory, threads : as for `fit`
+        """
+        from monogram.models import updates
+
+        return updates.add_items(self, ids, updates.How(memory=memory, threads=threads))
+
+    def changed(
+        self, *, memory: int | float | str | None = None, threads: int | None = None, **parameters: Any
+    ) -> Self:
+        """A new fitted model of the same log with other parameters; this one stays as it is.
+
+        Another head (a, b, zero_diagonal) costs no factorisation. Another l2 or dropout costs one, and no pass over the
+        log: it needs the Gram, which `fit(..., keep_gram=True)` keeps. For another class, `fit` takes this model in
+        place of the log: `DEQL(l2=50).fit(model)`.
+
+        Parameters
+        ----------
+        memory, threads : as for `fit`
+        parameters : those to change, by name
+        """
+        from monogram.models import updates
+
+        return updates.changed(self, parameters, memory, threads)
+
+    def _solver(self, solver: str, keep_gram: bool) -> str:
+        if keep_gram and solver == "dual":
+            raise ParameterError("keep_gram keeps the Gram of the items, which solver='dual' avoids; use 'primal'")
+        return "primal" if keep_gram else check_solver(solver)
+
+    def _extra(self, size: Size, work: Work) -> Extra:
+        return Extra(bytes=size.items**2 * np.dtype(work.dtype).itemsize if work.keep_gram else 0)
+
+    def _source(self, log: Any) -> tuple[Interactions, Any]:
+        if not isinstance(log, FullRank):
+            return super()._source(log)
+        from monogram.models import updates
+
+        updates.check(log)
+        return log.log_, log
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
+        if work.given is not None:
+            from monogram.models import updates
+
+            weights = updates.another_head(self, work)
+            if weights is not None:
+                return weights
+        elif work.keep_gram:
+            self._plan(measure(log.matrix), work).require()
+            work.gram = np.zeros((log.n_items, log.n_items), work.dtype, order="F")
+            gram(log.matrix, work.gram, threads=work.threads, done=lambda k: work.tick("gram", k))
         solved = self._solve(log, work)
         theta, delta = self._head(solved.inverse.diagonal, solved.penalties, solved.d)
+        work.kept = Kept(solved.inverse.diagonal, solved.penalties, work.gram)
         return _weights(solved.inverse, log, solved.penalties, theta, delta, work.threads)
 
     def _theta(self, solved: Solved) -> Float:

@@ -18,7 +18,7 @@ from monogram.engine.operator import Operator
 from monogram.engine.plan import Extra, Size
 from monogram.errors import ParameterError
 from monogram.models.autoencoder import Autoencoder, Inverted, Solved, tiny
-from monogram.models.base import Work
+from monogram.models.base import Recommender, Work
 from monogram.models.full_rank import DLAE, EDLAE
 from monogram.models.parameters import param
 from monogram.weights import Factors, Weights
@@ -40,6 +40,9 @@ class Student(Autoencoder):
         """U and V."""
         return self._nearest(taught, work)
 
+    def _solver(self, solver: str, keep_gram: bool) -> str:
+        return Recommender._solver(self, solver, keep_gram)
+
     def _extra(self, size: Size, work: Work) -> Extra:
         return students.extra(size, self.rank, work.dtype, self._loops())
 
@@ -49,7 +52,7 @@ class Student(Autoencoder):
             Operator(tiny()).items(np.ones((2, 1), dtype))
 
     def _source(self, log: Any) -> tuple[Interactions, Any]:
-        return (log.log, log) if isinstance(log, Inverted) else super()._source(log)
+        return (log.log, log) if isinstance(log, Inverted) else Recommender._source(self, log)
 
     def _solve(self, log: Interactions, work: Work) -> Solved:
         if work.given is None:

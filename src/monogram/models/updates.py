@@ -1,0 +1,380 @@
+"""Full-rank models that change without a refit: users come and go, items join, parameters move.
+
+Everything is prepared and measured before anything is changed; see `engine.update` for the formulas.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from monogram import ranking
+from monogram.data import changes
+from monogram.data.interactions import Interactions
+from monogram.data.readers import as_interactions
+from monogram.engine import inverse, parallel, update
+from monogram.engine import memory as memory_
+from monogram.engine.gram import squares
+from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
+from monogram.models.autoencoder import WORST_ERROR, Kept
+from monogram.models.base import Recommender, Report, Work
+from monogram.weights import Dense, Dual, Weights
+
+if TYPE_CHECKING:
+    from monogram.models.full_rank import FullRank
+
+Float = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Model = TypeVar("Model", bound="FullRank")
+DRIFT = {"float32": 1e-5, "float64": 1e-10}  # residual up to which changes go on
+WORSE = 4.0  # times the residual of the fit, where that is larger
+NOISE = 1e-13  # of a penalty: what the order of a sum may change
+
+
+@dataclass(frozen=True)
+class How:
+    """How a change is to be done."""
+
+    penalties: str = "followed"
+    on_drift: str = "refit"
+    memory: int | float | str | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (("penalties", ("followed", "frozen")), ("on_drift", ("refit", "error", "warn"))):
+            if getattr(self, name) not in choices:
+                expected = ", ".join(repr(one) for one in choices)
+                raise ParameterError(f"{name} = {getattr(self, name)!r}; expected one of {expected}")
+        memory_.parse(self.memory)
+        parallel.count(self.threads)
+
+
+def add_users(model: Model, log: Any, new_items: bool, how: How) -> Model:
+    """See `FullRank.add_users`."""
+    check(model)
+    more = as_interactions(log)
+    used = more.items.ids(np.unique(more.matrix.indices))
+    known = model.log_.items.index(used)
+    unknown = [one for one, place in zip(used, known, strict=True) if place < 0]
+    if unknown and not new_items:
+        raise UnknownIdError(
+            f"the log has {len(unknown):,} items this model does not know: {_few(unknown)}; "
+            "add them with add_items, or in one step with new_items=True"
+        )
+    base = changes.with_items(model.log_, unknown) if unknown else model.log_
+    return _change(model, changes.with_users(base, more), how)
+
+
+def forget_users(model: Model, ids: Any, how: How) -> Model:
+    """See `FullRank.forget_users`."""
+    check(model)
+    asked = ranking.id_list(ids, "the list of users")
+    rows = model.log_.users.index(asked)
+    unknown = [one for one, row in zip(asked, rows, strict=True) if row < 0]
+    if unknown:
+        raise UnknownIdError(f"{len(unknown):,} of the users to forget are not in this model's log: {_few(unknown)}")
+    if not asked:
+        return model
+    return _change(model, changes.without_users(model.log_, np.unique(rows)), how)
+
+
+def add_items(model: Model, ids: Any, how: How) -> Model:
+    """See `FullRank.add_items`."""
+    check(model)
+    asked = ranking.id_list(ids, "the list of items")
+    known = [one for one, place in zip(asked, model.log_.items.index(asked), strict=True) if place >= 0]
+    if known:
+        raise ParameterError(f"{len(known):,} of the items are in the catalogue already: {_few(known)}")
+    if not asked:
+        return model
+    after = changes.with_items(model.log_, asked)
+    return _change(model, changes.Changed(after, np.zeros(0, np.int64), 0), how)
+
+
+def _few(ids: list[Any]) -> str:
+    return ", ".join(repr(ranking.shorten(one)) for one in ids[:5]) + (", …" if len(ids) > 5 else "")
+
+
+def check(model: Recommender) -> None:
+    """Refuse a model that cannot be changed, with the reason."""
+    _, weights = model._learned()
+    name = type(model).__name__
+    if model.pruning_ is not None:
+        raise ParameterError(f"this {name} was pruned: what is left is no inverse. Change the whole one, then prune it")
+    if not isinstance(weights, Dense | Dual):
+        raise ParameterError(
+            f"this {name} holds weights of kind {weights.kind!r}, which cannot be changed without a refit; only the "
+            "full-rank models (EASE, DLAE, EDLAE, DEQL) can"
+        )
+    if not isinstance(model._kept, Kept):
+        raise ParameterError(f"this {name} was saved without what a change needs (its diagonal of C): fit it again")
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A change that was prepared: the inverse as it will be, the penalties, and what makes the weights (in place?)."""
+
+    inverse: inverse.Readable
+    penalties: Float
+    weights: Callable[[], Weights]
+    bytes: int
+    in_place: bool = False
+
+
+class _Dearer(Exception):
+    """A change that would cost more than a refit; the text says why."""
+
+
+def _change(model: Model, after: changes.Changed, how: How) -> Model:
+    """The model of the log after a change, in place of the model before; or an error, and nothing changed."""
+    work = Work(model.report_.dtype, memory_.parse(how.memory), parallel.count(how.threads))
+    prepare = _dual if isinstance(model.weights_, Dual) else _primal
+    with parallel.limited(how.threads), memory_.Peak() as peak:
+        try:
+            d = squares(after.log.matrix)
+            ready = prepare(model, after, d, _penalties(model, after.log, d, how), work)
+            work.tick("change")
+            found = inverse.certificate(after.log.matrix, ready.penalties, ready.inverse)
+            work.tick("residual")
+            _judge(model.report_, *found, how)
+        except (_Dearer, NumericalError) as reason:
+            if how.on_drift != "refit" and isinstance(reason, NumericalError):
+                raise
+            return _refitted(model, after.log, str(reason), how)
+        kept = Kept(ready.inverse.diagonal, ready.penalties, _gram(model, after))
+        try:
+            weights = ready.weights()
+            if kept.gram is not None:
+                update.add_to_gram(kept.gram, *_rows(model, after))
+        except BaseException:
+            if ready.in_place:
+                model._forget()  # half of the weights are new: rather no model than a wrong one
+            raise
+        work.tick("weights")
+    note = "" if how.penalties == "followed" else "penalties frozen"
+    report = _report(model.report_, work, found, note)
+    report = replace(report, peak_bytes=peak.bytes, planned_bytes=ready.bytes)
+    model._become(after.log, weights, report, kept=kept)
+    return model
+
+
+def _rows(model: FullRank, after: changes.Changed) -> tuple[Any, Any]:
+    """Rows of data that go and come, over the new catalogue."""
+    matrix = after.log.matrix
+    gone = model.log_.matrix[after.gone]
+    wide = sp.csr_array((gone.data, gone.indices, gone.indptr), shape=(len(after.gone), after.log.n_items))
+    return wide, matrix[matrix.shape[0] - after.come :]
+
+
+def _penalties(model: FullRank, log: Interactions, d: Float, how: How) -> tuple[Float, Float]:
+    """The penalties over the new catalogue before the change, and after it."""
+    new = log.n_items - model.log_.n_items
+    before = np.concatenate([model._kept.penalties, model._penalties(np.zeros(new))])
+    if how.penalties == "followed":
+        wanted = model._penalties(d)
+        return before, np.where(np.abs(wanted - before) > NOISE * before, wanted, before)
+    was = np.concatenate([squares(model.log_.matrix), np.zeros(new)])
+    if model._rates()[0] == 0 and ((was == 0) & (d > 0)).any():
+        raise ParameterError(
+            "penalties='frozen' with l2 = 0: an item nobody had used has no penalty to freeze; use penalties='followed'"
+        )
+    return before, before
+
+
+def _primal(model: FullRank, after: changes.Changed, d: Float, penalties: tuple[Float, Float], work: Work) -> _Ready:
+    array, n, c = model.weights_.matrix, after.log.n_items, model._kept.c  # type: ignore[attr-defined]
+    wanted = update.change(*_rows(model, after), penalties[1] - penalties[0])
+    size = array.dtype.itemsize
+    taken = update.working_bytes(wanted.rank, n, array.dtype, work.threads)
+    _compare(wanted.rank, n, size)
+    grows, copied = n > len(array), not array.flags.writeable
+    gram = 0 if model._kept.gram is None or not (grows or copied) else 1
+    taken += n * n * size * (int(grows or copied) + gram)
+    _require(taken, work.budget, model)
+    scale = _scale(model, c, model._kept.penalties, squares(model.log_.matrix), array.dtype)
+    if grows:
+        more = n - len(array)
+        array = update.grown(array, n)
+        c, scale = np.concatenate([c, 1 / penalties[0][-more:]]), np.concatenate([scale, np.ones(more)])
+    held = update.Held(array, scale, c)
+    correction = update.correction(held, wanted)
+    theta, delta = model._head(correction.diagonal, penalties[1], d)
+    step = update.Pass(held, correction, _scaled(model, theta, correction.diagonal, array.dtype))
+
+    def weights() -> Weights:
+        out = np.empty_like(array) if copied and not grows else array
+        step.into(out, delta, work.threads)
+        return Dense(out)
+
+    return _Ready(step, penalties[1], weights, taken, not (grows or copied))
+
+
+def _dual(model: FullRank, after: changes.Changed, d: Float, penalties: tuple[Float, Float], work: Work) -> _Ready:
+    held, (gone, come) = model.weights_, _rows(model, after)
+    assert isinstance(held, Dual)
+    matrix, size = after.log.matrix, held.inverse.dtype.itemsize
+    if not (penalties[1] > 0).all():
+        raise ParameterError("the dual needs every penalty above 0")
+    side = max(after.log.n_users, model.log_.n_users)
+    rank = gone.shape[0] + come.shape[0] + int((penalties[0] != penalties[1]).sum())
+    taken = update.working_bytes(rank, side, held.inverse.dtype, work.threads)
+    _compare(rank, side, size)
+    taken += after.log.n_users**2 * size + 28 * after.log.n_events
+    _require(taken, work.budget, model)
+    wide = sp.csr_array(
+        (model.log_.matrix.data, model.log_.matrix.indices, model.log_.matrix.indptr),
+        shape=(model.log_.n_users, after.log.n_items),
+    )
+    whole = held.inverse
+    if after.come or len(after.gone) or (penalties[0] != penalties[1]).any():
+        whole = update.dual(
+            whole, wide, penalties[0], gone=after.gone, come=come, moved=penalties[1], threads=work.threads
+        )
+    solved = inverse.Dual(whole, matrix.T.tocsr(), penalties[1], work.threads)
+    if not (solved.diagonal > 0).all():
+        raise NumericalError("the change cannot be carried out in this precision: the diagonal of C left its range")
+    theta, delta = model._head(solved.diagonal, penalties[1], d)
+    scale = -theta / (solved.diagonal * penalties[1])
+
+    def weights() -> Weights:
+        return Dual(solved.inverse, matrix, penalties[1], scale, theta + delta, np.ones(matrix.shape[0]))
+
+    return _Ready(solved, penalties[1], weights, taken)
+
+
+def _gram(model: FullRank, after: changes.Changed) -> NDArray[Any] | None:
+    """The Gram to follow the change in: the model's own, or a copy where it is shared, read-only or too small."""
+    gram: NDArray[Any] | None = model._kept.gram
+    if gram is None or (len(gram) == after.log.n_items and gram.flags.writeable):
+        return gram
+    return update.grown(gram, after.log.n_items)
+
+
+def _scale(model: FullRank, c: Float, penalties: Float, d: Float, dtype: Any) -> Float:
+    return _scaled(model, model._head(c, penalties, d)[0], c, dtype)
+
+
+def _scaled(model: FullRank, theta: Float, c: Float, dtype: Any) -> Float:
+    """The factor −θ/c by which weights differ from C, as it was rounded into them."""
+    with np.errstate(over="ignore", under="ignore"):
+        scale = (-theta / c).astype(dtype).astype(np.float64)
+    if not (np.isfinite(scale).all() and (scale != 0).all()):
+        raise ParameterError(
+            f"in {int((scale == 0).sum()):,} columns the weights of this {type(model).__name__} are 0 times the "
+            "inverse (θ = 0: without l2 and dropout it copies its input), so that it cannot be changed without a refit; "
+            "give it l2 above 0"
+        )
+    return scale
+
+
+def _compare(rank: int, side: int, size: int) -> None:
+    """Say so where a change costs more than a factorisation anew."""
+    if update.flops(rank, side) > float(side) ** 3 or rank * side * (16 + 2 * size) > size * side * side:
+        raise _Dearer(f"a change of rank {rank:,} would have cost more")
+
+
+def _require(needed: int, budget: int, model: FullRank) -> None:
+    if needed > budget:
+        raise MemoryBudgetError(
+            f"the change needs {memory_.show(needed)}, but may use {memory_.show(budget)}; this "
+            f"{type(model).__name__} is as it was. Raise the memory, or change fewer users at a time"
+        )
+
+
+def _judge(before: Report, residual: float, error: float, how: How) -> None:
+    """Compare what a change would leave with what the fit left."""
+    at_fit = _at_fit(before)
+    bound = max(DRIFT[before.dtype], WORSE * (at_fit[0] or 0.0))
+    if residual <= bound and error <= max(WORST_ERROR, WORSE * (at_fit[1] or 0.0)):
+        return
+    text = (
+        f"the residual would be {residual:.1e} and the weights off by some {error:.0e} after {before.changes + 1:,} "
+        f"changes (bound: {bound:.0e})"
+    )
+    if how.on_drift == "warn" and np.isfinite(residual):
+        warnings.warn(f"{text}; fit again to be exact", MonogramWarning, stacklevel=5)
+        return
+    raise NumericalError(text)
+
+
+def _at_fit(report: Report) -> tuple[float | None, float | None]:
+    return (report.residual_at_fit, report.error_at_fit) if report.changes else (report.residual, report.error)
+
+
+def _report(before: Report, work: Work, found: tuple[float, float], note: str) -> Report:
+    at_fit = _at_fit(before)
+    return replace(
+        before,
+        threads=work.threads,
+        seconds=work.seconds,
+        residual=found[0],
+        error=found[1],
+        changes=before.changes + 1,
+        residual_at_fit=at_fit[0],
+        error_at_fit=at_fit[1],
+        note=note,
+    )
+
+
+def _refitted(model: Model, log: Interactions, why: str, how: How) -> Model:
+    """A refit in place of a change: the model before stays until the new one is there."""
+    fresh = type(model)(**model.params())
+    gram = model._kept.gram is not None
+    solver = "dual" if isinstance(model.weights_, Dual) else "primal"
+    fresh.fit(log, dtype=model.report_.dtype, memory=how.memory, threads=how.threads, solver=solver, keep_gram=gram)
+    followed = "" if how.penalties == "followed" else "; the penalties were followed"
+    report = replace(fresh.report_, note=f"refit: {why}{followed}")
+    model._become(fresh.log_, fresh.weights_, report, kept=fresh._kept)
+    return model
+
+
+def changed(model: Model, parameters: dict[str, Any], memory: int | float | str | None, threads: int | None) -> Model:
+    """See `FullRank.changed`."""
+    check(model)
+    own = model.params()
+    strange = [name for name in parameters if name not in own]
+    if strange:
+        raise ParameterError(f"{type(model).__name__} has no parameter {strange[0]!r}; it has {', '.join(own)}")
+    fresh = type(model)(**(own | parameters))
+    solver = "dual" if isinstance(model.weights_, Dual) else "primal"
+    return fresh.fit(model, dtype=model.report_.dtype, memory=memory, threads=threads, solver=solver)
+
+
+def another_head(model: FullRank, work: Work) -> Weights | None:
+    """The weights of a model from those of another with the same inverse; None, and the Gram, where it has another."""
+    given: FullRank = work.given
+    log, weights, kept, d = given.log_, given.weights_, given._kept, squares(given.log_.matrix)
+    wanted = model._penalties(d)
+    same = bool((np.abs(wanted - kept.penalties) <= NOISE * kept.penalties).all()) and work.dtype == given.report_.dtype
+    if kept.gram is not None:
+        kept.gram.setflags(write=False)  # two models share it: whichever changes first makes a copy
+        work.gram = kept.gram
+    if not same:
+        if work.gram is None:
+            raise ParameterError(
+                "another l2, dropout or dtype needs the Gram, which this model did not keep: fit it with "
+                "keep_gram=True, or fit the new one on the log"
+            )
+        work.solver = "primal"
+        return None
+    work.used, work.residual, work.error = "reused", given.report_.residual, given.report_.error
+    work.kept = Kept(kept.c, kept.penalties, work.gram)
+    theta, delta = model._head(kept.c, kept.penalties, d)
+    if isinstance(weights, Dual):
+        scale = -theta / (kept.c * kept.penalties)
+        return Dual(weights.inverse, log.matrix, kept.penalties, scale, theta + delta, weights.roots)
+    assert isinstance(weights, Dense)
+    array = weights.matrix
+    work.planned = array.nbytes
+    if array.nbytes > work.budget:
+        raise MemoryBudgetError(
+            f"a second array of weights needs {memory_.show(array.nbytes)}, but may use {memory_.show(work.budget)}"
+        )
+    before = _scale(given, kept.c, kept.penalties, d, array.dtype)
+    return Dense(update.rescaled(array, (-theta / kept.c) / before, delta, work.threads))
