@@ -224,7 +224,8 @@ def certificate(
     rest[own] = slopes[own] = 0.0
     residual = float(np.abs(rest).max() / diagonal.max())
     largest = max(float(np.abs(slopes).max()), 1e-30)
-    error = float(np.linalg.norm(rest, axis=0).max() / penalties[live].min()) / largest if residual else 0.0
+    with np.errstate(divide="ignore"):  # a penalty of 0 bounds nothing
+        error = float(np.linalg.norm(rest, axis=0).max() / penalties[live].min()) / largest if residual else 0.0
     if error > 1e-3:
         error = float(np.abs(_error(data, penalties, diagonal, rest, own)).max()) / largest
     return residual, error

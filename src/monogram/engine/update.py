@@ -45,7 +45,7 @@ class Held:
 
     def columns(self, items: NDArray[np.integer[Any]]) -> Float:
         """Columns C[:, items], in float64."""
-        out = self.array[:, items].astype(np.float64) / self.scale[items]
+        out: Float = self.array[:, items].astype(np.float64) / self.scale[items]
         out[items, np.arange(len(items))] = self.diagonal[items]
         return out
 
@@ -82,7 +82,7 @@ def flops(rank: int, side: int) -> float:
 
 def working_bytes(rank: int, side: int, dtype: Any, threads: int = 1) -> int:
     """Bytes of a change beside the array it changes: Y and its solution in float64 and in dtype, and slabs."""
-    size = np.dtype(dtype).itemsize
+    size = int(np.dtype(dtype).itemsize)
     return rank * side * (16 + 2 * size) + 24 * rank**2 + threads * ROWS * side * size + 8 * SLAB * (side + rank)
 
 
@@ -129,7 +129,7 @@ class Pass:
     def columns(self, items: NDArray[np.integer[Any]]) -> Float:
         """Columns of C' as the pass would leave them."""
         out = self.held.array[:, items] * self.ratio[items] - self.left @ self.right[:, items]
-        found = out.astype(np.float64) / self.scale[items]
+        found: Float = out.astype(np.float64) / self.scale[items]
         found[items, np.arange(len(items))] = self.diagonal[items]
         return found
 

@@ -267,8 +267,8 @@ def _scaled(model: FullRank, theta: Float, c: Float, dtype: Any) -> Float:
     if not (np.isfinite(scale).all() and (scale != 0).all()):
         raise ParameterError(
             f"in {int((scale == 0).sum()):,} columns the weights of this {type(model).__name__} are 0 times the "
-            "inverse (θ = 0: without l2 and dropout it copies its input), so that it cannot be changed without a refit; "
-            "give it l2 above 0"
+            "inverse (θ = 0: without l2 and dropout it copies its input), so that it cannot be changed without a "
+            "refit; give it l2 above 0"
         )
     return scale
 
