@@ -23,6 +23,7 @@ from monogram.errors import MonogramError, StorageError, one_of
 COMMANDS = {
     "demo": "The whole way on the embedded sample, in a few seconds.",
     "fit": "Learn from a log and write a model file.",
+    "update": "Add events to a model file, or forget users, without a refit.",
     "recommend": "Ranked items for known users, a history, or everyone.",
     "similar": "Items like the given ones.",
     "explain": "Why an item is recommended.",

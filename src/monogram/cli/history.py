@@ -15,13 +15,13 @@ RULE = "ids in --history are separated by commas, and an id with a comma stands 
 JOINED = 5  # pieces between commas that may be one id
 
 
-def parse_history(text: str) -> list[str]:
-    """Item ids from one line of CSV: an id with a comma stands in double quotes; nothing is an empty history."""
+def parse_history(text: str, flag: str = "--history") -> list[str]:
+    """Ids from one line of CSV: an id with a comma stands in double quotes; nothing is an empty list."""
     try:
         found = list(csv.reader([text], skipinitialspace=True, strict=True))
     except csv.Error as error:
         raise ParameterError(
-            f'--history {text!r} cannot be read ({error}); expected ids such as a,b or, with a comma inside, "a, b",c'
+            f'{flag} {text!r} cannot be read ({error}); expected ids such as a,b or, with a comma inside, "a, b",c'
         ) from error
     return [one for one in found[0] if one] if found else []
 

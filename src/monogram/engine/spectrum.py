@@ -31,6 +31,7 @@ RESTARTS = 100
 IDLE = 8  # restarts without progress, after which nothing more is to be hoped for
 SLAB = 64  # columns worked on in float64 at once
 ROWS = 4096  # rows of a basis rotated at once
+TRACE = 1e-3  # of what is random beside a given start: no direction is left out for ever
 
 
 @dataclass(frozen=True)
@@ -109,15 +110,21 @@ def of_data(
     dtype: str = "float32",
     tolerance: float | None = None,
     seed: int = 0,
+    start: NDArray[Any] | None = None,
     stage: Stage = silent,
 ) -> Pairs:
-    """The leading eigenpairs of AᵀA, by the "items" (n × n) or the "users" (m × m), or whichever are fewer."""
+    """The leading eigenpairs of AᵀA, by the "items" (n × n) or the "users" (m × m), or whichever are fewer.
+
+    `start` are vectors (n × any) near the wanted ones, such as those of the data before a change.
+    """
     users, items = data.shape
     if side == "auto":
         side = "users" if users < items else "items"
     apply, size = (data.items, items) if side == "items" else (data.users, users)
     how = _How(method(size, rank), dtype, "float64", TOLERANCE[dtype] if tolerance is None else tolerance)
-    values, vectors, used = _pairs(apply, size, min(rank, size), lambda: data.dense(side), how, seed, stage)
+    if start is not None and side == "users":
+        start = data.times(start)
+    values, vectors, used = _pairs(apply, size, min(rank, size), lambda: data.dense(side), how, seed, stage, start)
     whole = rank >= min(users, items)
     if side == "users":
         kept = how.not_zero(values)
@@ -151,10 +158,11 @@ def _pairs(
     how: _How,
     seed: int,
     stage: Stage,
+    start: NDArray[Any] | None = None,
 ) -> tuple[Float, NDArray[Any], int]:
     """Values, vectors, and the number of products; not measured yet."""
     if how.method == "lanczos":
-        return _lanczos(apply, size, rank, how, seed, stage)
+        return _lanczos(apply, size, rank, how, seed, stage, start)
     array = _formed(apply, size) if dense is None else dense()
     wanted = [size - rank, size - 1]
     values, vectors = scipy.linalg.eigh(array, lower=True, overwrite_a=True, subset_by_index=wanted, check_finite=False)
@@ -244,13 +252,15 @@ def _refusal(bad: int, rank: int, residual: float, how: _How) -> str:
     )
 
 
-def _lanczos(apply: Apply, size: int, rank: int, how: _How, seed: int, stage: Stage) -> tuple[Float, NDArray[Any], int]:
+def _lanczos(
+    apply: Apply, size: int, rank: int, how: _How, seed: int, stage: Stage, start: NDArray[Any] | None = None
+) -> tuple[Float, NDArray[Any], int]:
     """Block Lanczos with thick restarts: values, vectors, and the number of products."""
     rng, dtype = np.random.default_rng(seed), np.dtype(how.dtype)
     block, most = widths(size, rank)
     basis = np.empty((size, most + block), dtype, order="F")
     projected = np.zeros((most + block, most + block))
-    basis[:, :block] = np.linalg.qr(rng.standard_normal((size, block)))[0]
+    basis[:, :block] = _first(rng, size, block, start)
     done, have, used, lowest, idle = 0, block, 0, np.inf, 0
     for _ in range(RESTARTS):
         while True:
@@ -285,6 +295,16 @@ def _lanczos(apply: Apply, size: int, rank: int, how: _How, seed: int, stage: St
         basis[:, kept : kept + block] = following
         done, have = kept, kept + block
     raise NumericalError(_refusal(int(wrong.sum()), rank, worst, how))
+
+
+def _first(rng: np.random.Generator, size: int, block: int, start: NDArray[Any] | None) -> Float:
+    """The block to begin with: random, or random sums of vectors near the wanted ones, with a trace of all others."""
+    found = rng.standard_normal((size, block))
+    if start is not None and start.any():
+        unit = start.astype(np.float64) / np.maximum(np.linalg.norm(start, axis=0), 1e-300)
+        found *= TRACE * np.sqrt(unit.shape[1] / size)
+        found += unit @ rng.standard_normal((unit.shape[1], block))
+    return np.asarray(np.linalg.qr(found)[0])
 
 
 def _ritz(projected: Float, rank: int) -> tuple[Float, Float]:

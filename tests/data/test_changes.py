@@ -1,0 +1,65 @@
+"""A log that goes on equals the log read whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import monogram as mg
+from monogram.data import changes
+from monogram.data.vocabulary import Vocabulary
+from monogram.errors import DataError
+
+events = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6), st.integers(1, 4)), min_size=1, max_size=40)
+
+
+def histories(log):
+    return {user: log.history(user) for user in log.users}
+
+
+@given(first=events, second=events, merge=st.sampled_from(["binary", "sum"]))
+def test_two_logs_are_one(first, second, merge):
+    log, more = mg.read(first, merge=merge), mg.read(second)
+    new = [item for item in more.items if item not in log.items]
+    found = changes.with_users(changes.with_items(log, new), more)
+    assert histories(found.log) == histories(mg.read(first + second, merge=merge))
+    assert found.log.merge == merge
+    assert list(found.log.users)[-found.come :] == list(more.users)
+    assert [log.users[row] for row in found.gone] == [user for user in log.users if user in more.users]
+
+
+@given(rows=events, seed=st.integers(0, 100))
+def test_who_is_left_out_was_never_there(rows, seed):
+    log = mg.read(rows, merge="sum")
+    gone = np.flatnonzero(np.random.default_rng(seed).random(log.n_users) < 0.4)
+    if len(gone) == log.n_users:
+        with pytest.raises(DataError, match="is left to learn from"):
+            changes.without_users(log, gone)
+        return
+    names = {log.users[int(row)] for row in gone}
+    found = changes.without_users(log, gone).log
+    assert histories(found) == {user: own for user, own in histories(log).items() if user not in names}
+    assert found.items == log.items
+
+
+def test_times_follow_and_the_first_stays():
+    times = {"user": ["a", "a", "b"], "item": ["x", "y", "x"], "t": [5, 6, 7]}
+    pa = pytest.importorskip("pyarrow")
+    log = mg.read(pa.table(times), "user", "item", time="t")
+    more = mg.read(pa.table({"user": ["a", "c"], "item": ["x", "y"], "t": [1, 9]}), "user", "item", time="t")
+    found = changes.with_users(log, more).log
+    assert list(found.users) == ["b", "a", "c"]
+    assert found.times.tolist() == [7, 1, 6, 9]
+    assert changes.without_users(found, np.array([1])).log.times.tolist() == [7, 9]
+    assert changes.with_users(log, mg.read([("a", "y")])).log.times is None
+
+
+def test_a_vocabulary_grows_by_its_own_kind():
+    assert list(Vocabulary([1, 2]).extended(["3", 4.0])) == [1, 2, 3, 4]
+    assert list(Vocabulary(["a"]).extended([7])) == ["a", "7"]
+    assert list(Vocabulary(["a", "b", "c"]).part([2, 0])) == ["c", "a"]
+    for ids, more in ((["a"], [None]), ([1], ["x"]), (["a"], ["a"]), ([1], [2**70])):
+        with pytest.raises(DataError):
+            Vocabulary(ids).extended(more)
