@@ -43,6 +43,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/newcomer.py
 	$(BIN)/python benchmarks/spectral.py
 	$(BIN)/python benchmarks/tuning.py
+	$(BIN)/python benchmarks/updates.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

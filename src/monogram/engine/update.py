@@ -256,7 +256,7 @@ def _solve(core: Float, right: Float) -> Float:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
-            return np.asarray(scipy.linalg.solve(core, right, assume_a="sym", check_finite=False))
+            return np.asarray(scipy.linalg.solve(core, right, assume_a="gen", check_finite=False))
     except (scipy.linalg.LinAlgError, scipy.linalg.LinAlgWarning) as error:
         raise NumericalError(f"the change cannot be carried out in this precision: {error}") from error
 
