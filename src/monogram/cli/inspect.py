@@ -58,6 +58,10 @@ def _report(report: dict[str, Any]) -> Lines:
         lines.append(("residual", f"{report['residual']:.1e}"))
     if report.get("rank") is not None:
         lines.append(("rank", str(report["rank"])))
+    if report.get("changes"):
+        lines.append(("changes since the fit", f"{report['changes']:,}"))
+    if report.get("note"):
+        lines.append(("note", str(report["note"])))
     epochs = report.get("objectives")
     if isinstance(epochs, list) and epochs:
         lines.append(("objective", f"{epochs[-1]:.6g}" + (f", after {len(epochs)} epochs" if len(epochs) > 1 else "")))

@@ -81,9 +81,9 @@ def flops(rank: int, side: int) -> float:
 
 
 def working_bytes(rank: int, side: int, dtype: Any, threads: int = 1) -> int:
-    """Bytes of a change beside the array it changes: Y and its solution in float64 and in dtype, and slabs."""
+    """Bytes of a change beside the array it changes: Y, its solution and what is on the way, and slabs."""
     size = int(np.dtype(dtype).itemsize)
-    return rank * side * (16 + 2 * size) + 24 * rank**2 + threads * ROWS * side * size + 8 * SLAB * (side + rank)
+    return rank * side * (24 + 2 * size) + 24 * rank**2 + threads * ROWS * side * size + 8 * SLAB * (side + rank)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def correction(held: Held, wanted: Change) -> Correction:
         raise NumericalError(
             "the change cannot be carried out in this precision: the diagonal of C would not stay above 0"
         )
-    return Correction(np.ascontiguousarray(product.T), right, diagonal)
+    return Correction(product.T, right, diagonal)
 
 
 class Pass:
@@ -124,7 +124,8 @@ class Pass:
         dtype = held.array.dtype
         self.held, self.scale, self.diagonal = held, scale, taken.diagonal
         self.ratio = (scale / held.scale).astype(dtype)
-        self.left, self.right = taken.left.astype(dtype), (taken.right * scale).astype(dtype)
+        self.left = np.ascontiguousarray(taken.left, dtype)
+        self.right = (taken.right * scale).astype(dtype)
 
     def columns(self, items: NDArray[np.integer[Any]]) -> Float:
         """Columns of C' as the pass would leave them."""

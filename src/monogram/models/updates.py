@@ -274,8 +274,8 @@ def _scaled(model: FullRank, theta: Float, c: Float, dtype: Any) -> Float:
 
 
 def _compare(rank: int, side: int, size: int) -> None:
-    """Say so where a change costs more than a factorisation anew."""
-    if update.flops(rank, side) > float(side) ** 3 or rank * side * (16 + 2 * size) > size * side * side:
+    """Say so where a change takes more operations, or more memory, than a factorisation anew."""
+    if update.flops(rank, side) > float(side) ** 3 or rank * (24 + 2 * size) > size * side:
         raise _Dearer(f"a change of rank {rank:,} would have cost more")
 
 
