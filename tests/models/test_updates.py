@@ -470,6 +470,8 @@ def test_another_head_is_no_factorisation(solver, monkeypatch):
         model.changed(l2=4)
     with pytest.raises(ParameterError, match="no parameter 'rank'"):
         model.changed(rank=4)
+    with pytest.raises(ParameterError, match="kept no Gram"):
+        mg.DLAE(l2=3, dropout=0.4).fit(model, keep_gram=True)
     with pytest.raises(MemoryBudgetError):
         mg.EASE(l2=3).fit(log, solver="primal").changed(memory=100)
 

@@ -51,7 +51,7 @@ def with_users(log: Interactions, more: Interactions) -> Changed:
     New users come after the others, in the order of their log. What is new of a known user is merged with their row as
     the first log merges, and the row moves to the end with them. Times stay where both logs have them.
     """
-    places = log.users.index(list(more.users))
+    places = log.users.index(more.users)
     active = np.flatnonzero((places < 0) | (np.diff(more.matrix.indptr) > 0))  # nothing new of a known user: no change
     places = places[active]
     old = np.flatnonzero(places >= 0)
@@ -60,7 +60,7 @@ def with_users(log: Interactions, more: Interactions) -> Changed:
     before, first = _part(log, places[old])
     after, then = _part(more, active)
     rows = np.concatenate([old[rows_of(before)], rows_of(after)]).astype(np.int32)
-    items = np.concatenate([before.indices, log.items.index(list(more.items))[after.indices]]).astype(np.int32)
+    items = np.concatenate([before.indices, log.items.index(more.items)[after.indices]]).astype(np.int32)
     weights = np.concatenate([before.data, after.data])
     found = merged(
         rows,

@@ -126,7 +126,7 @@ class Spectrum:
         work = Work(self.vectors.dtype.name, memory_.parse(memory), parallel.count(threads), check_solver(solver))
         if progress is not None:
             work.progress = progress
-        place = self.log.items.index(list(data.items))
+        place = self.log.items.index(data.items)
         start = np.where((place >= 0)[:, None], self.vectors[place], 0).astype(self.vectors.dtype)
         with parallel.limited(threads):
             found = decompose(data, wanted, work, target=self.target, tolerance=tolerance, start=start)

@@ -352,6 +352,8 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
     log, weights, kept, d = given.log_, given.weights_, given._kept, squares(given.log_.matrix)
     wanted = model._penalties(d)
     same = bool((np.abs(wanted - kept.penalties) <= NOISE * kept.penalties).all()) and work.dtype == given.report_.dtype
+    if work.keep_gram and kept.gram is None:
+        raise ParameterError("keep_gram=True, but the model given in place of a log kept no Gram; fit on the log")
     if kept.gram is not None:
         kept.gram.setflags(write=False)  # two models share it: whichever changes first makes a copy
         work.gram = kept.gram
