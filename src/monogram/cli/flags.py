@@ -122,7 +122,10 @@ def numbers(text: str) -> float | tuple[float, ...]:
 
 Solver = Annotated[
     list[str] | None,
-    typer.Option("--solver", help="auto, primal or dual; or the model's own, for one that has a choice."),
+    typer.Option(
+        "--solver",
+        help="auto, primal or dual, for full-rank models matrix_free; or the model's own, for one that has a choice.",
+    ),
 ]
 
 
@@ -130,16 +133,17 @@ def split_solver(name: str, given: list[str] | None, parameters: dict[str, Any])
     """The solver of `fit`; one that is a parameter of the model goes to its parameters."""
     from monogram.models.registry import model_class
 
+    shared = model_class(name).solvers
     fields = {one.name: one for one in dataclasses.fields(model_class(name))}
     own = fields["solver"].metadata["choices"] if "solver" in fields else ()
     chosen = "auto"
     for one in given or []:
         if one in own:
             parameters["solver"] = one
-        elif one in ("auto", "primal", "dual"):
+        elif one in shared:
             chosen = one
         else:
-            choices = ", ".join(("auto", "primal", "dual", *own))
+            choices = ", ".join((*shared, *own))
             raise ParameterError(f"--solver {one!r}; expected one of {choices}")
     return chosen
 

@@ -8,8 +8,9 @@ float32 limits the speed, not the result. All sums have a fixed order: the threa
 
 The diagonal c = diag C is exact for items that were solved for, c_j = (C·e_j)_j, and else estimated by probes v of random
 signs: E[v_j·(C(s∘v))_j/s_j] = c_j, with the relative variance Σ_{i≠j} (C_ij·s_i/(s_j·c_j))². With s² = diag(S + Λ) the
-popular items no longer drown in the noise of all the others, and the probes are zero on the items solved for, so that those
-add no noise.
+popular items no longer drown in the noise of all the others; the probes are zero on the items solved for, so that those add
+no noise; and the part of the noise that runs with the first-order C, −D⁻¹(S − diag d)D⁻¹, whose diagonal is known to be
+0, is taken out by a regression on it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from monogram.engine.native import kernel
 Float = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 
+NAME = "matrix_free"
 TOLERANCE = {"float32": 1e-7, "float64": 1e-11}  # of a history's residual, relative to the history
 DIAGONAL = 1e-6  # of a column solved for its c alone, whose error is of the order of the square
 PROBE = 1e-4  # of a probe: far below its noise
@@ -62,9 +64,9 @@ class System:
     dtype : what the blocks are held in
     """
 
-    def __init__(self, matrix: Any, penalties: Float, dtype: str = "float32", threads: int = 1) -> None:
+    def __init__(self, matrix: Any, penalties: Float, dtype: str = "float32") -> None:
         self.by_user, self.by_item = matrix, matrix.T.tocsr()
-        self.penalties, self.dtype, self.threads = np.asarray(penalties, np.float64), dtype, threads
+        self.penalties, self.dtype = np.asarray(penalties, np.float64), dtype
         self.d = squares(matrix)
         self.diagonal: Float = self.d + self.penalties
 
@@ -116,6 +118,11 @@ def column_bytes(users: int, items: int, dtype: str) -> int:
     return items * (8 + 3 * size) + users * size
 
 
+def fitted(items: int, diagonal: bool) -> int:
+    """Columns that a fit solves for: those of the certificate, and those of the diagonal."""
+    return min(items, 8) + (min(items, EXACT + PROBES) if diagonal else 0)
+
+
 def solve(system: System, right: Any, *, tolerance: float, threads: int = 1) -> Solution:
     """Solve (S + Λ)z = h for each row h of a CSR batch (at most `system.width` of them are advisable).
 
@@ -140,9 +147,7 @@ def solve(system: System, right: Any, *, tolerance: float, threads: int = 1) -> 
     return Solution(solution, residuals, steps, bool((norms <= goal).all()))
 
 
-def _descend(
-    system: System, rest: NDArray[Any], solution: Float, at: Indices, goal: Float, threads: int
-) -> int:
+def _descend(system: System, rest: NDArray[Any], solution: Float, at: Indices, goal: Float, threads: int) -> int:
     """Conjugate gradients from a residual on, added to the columns `at` of the solution; the number of steps."""
     inverse = 1 / system.diagonal
     items = len(rest)
@@ -235,27 +240,63 @@ def diagonal(
 def _estimate(
     system: System, items: Indices, number: int, seed: int, threads: int, stage: Stage
 ) -> tuple[Float, Float]:
-    """Means of v_j·(C(s∘v))_j/s_j over the probes, and their standard errors."""
+    """Means of v_j·(C(s∘v))_j/s_j over the probes, and their standard errors, with what the Gram itself tells removed."""
     rng = np.random.default_rng(seed)
     scale = np.sqrt(system.diagonal[items])
-    mean, spread, seen = np.zeros(len(items)), np.zeros(len(items)), 0
+    seen = _Moments(len(items))
     for start in range(0, number, system.width):
         size = min(system.width, number - start)
         signs = rng.integers(0, 2, (size, len(items)), dtype=np.int8) * 2 - 1
-        pointers = np.arange(size + 1) * len(items)
-        right = sp.csr_array(
-            ((signs * scale).ravel(), np.tile(items, size), pointers), shape=(size, len(system.penalties))
-        )
+        places, pointers = np.tile(items, size), np.arange(size + 1) * len(items)
+        right = sp.csr_array(((signs * scale).ravel(), places, pointers), shape=(size, len(system.penalties)))
         found = solve(system, right, tolerance=PROBE, threads=threads).columns
-        for k in range(size):
-            sample = signs[k] * found[items, k] / scale
-            seen += 1
-            step = sample - mean
-            mean += step / seen
-            spread += step * (sample - mean)
+        for first in range(0, size, SLAB):
+            mine = slice(first, min(first + SLAB, size))
+            known = _off_products(system, items, signs[mine].T / scale[:, None], threads)
+            sign = signs[mine].T / scale[:, None]
+            seen.add(sign * found[items, mine], sign * known / system.diagonal[items][:, None])
         stage("diagonal", size)
-    errors = np.sqrt(spread / (seen * (seen - 1)))
+    mean, errors = seen.estimate()
     return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors
+
+
+def _off_products(system: System, items: Indices, block: Float, threads: int) -> Float:
+    """(S − diag d)·block for a block that is zero beside some items, at these items."""
+    whole = np.zeros((len(system.penalties), block.shape[1]))
+    whole[items] = block
+    return np.asarray(system.apply(whole, threads)[0][items] - system.diagonal[items][:, None] * block)
+
+
+class _Moments:
+    """Means of samples and of a companion whose mean is known to be 0, and their spreads."""
+
+    def __init__(self, size: int) -> None:
+        self.number = 0
+        self.sample, self.other, self.own, self.both, self.others = (np.zeros(size) for _ in range(5))
+
+    def add(self, samples: Float, others: Float) -> None:
+        """Take columns of samples into account, one after the other."""
+        for sample, other in zip(samples.T, others.T, strict=True):
+            self.number += 1
+            step, beside = sample - self.sample, other - self.other
+            self.sample += step / self.number
+            self.other += beside / self.number
+            self.own += step * (sample - self.sample)
+            self.both += step * (other - self.other)
+            self.others += beside * (other - self.other)
+
+    def estimate(self) -> tuple[Float, Float]:
+        """The mean less the part of its chance deviation that the companion shows, and the standard error of that."""
+        slope = np.divide(self.both, self.others, out=np.zeros_like(self.both), where=self.others > 0)
+        left = np.maximum(self.own - slope * self.both, 0.0)
+        return self.sample - slope * self.other, np.sqrt(left / (self.number * (self.number - 2)))
+
+
+def warm(matrix: Any, dtype: str) -> None:
+    """Compile what a fit will call, on data as small as can be."""
+    system = System(matrix, np.ones(matrix.shape[1]), dtype)
+    _estimate(system, np.arange(matrix.shape[1]), 3, 0, 1, silent)
+    certificate(system, tolerance=0.1)
 
 
 def certificate(system: System, *, tolerance: float, threads: int = 1) -> tuple[float, float]:

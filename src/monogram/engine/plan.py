@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from monogram.engine import parallel
+from monogram.engine import free, parallel
 from monogram.engine.memory import show
 from monogram.engine.spectrum import SLAB, method, widths
 from monogram.errors import MemoryBudgetError, ParameterError
@@ -18,6 +18,8 @@ from monogram.errors import MemoryBudgetError, ParameterError
 DUAL_ADVANTAGE = 2.0
 # Beside the large array: buffers of BLAS, caches of the kernels' threads.
 WORKSPACE = 10_000_000
+# Speed at which scattered rows are gathered, as a share of that of a copy.
+GATHERED = 0.5
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Cost:
     """The price of one way to fit.
 
     `advice` is what would make it smaller, where that is not fewer users or items; `stages` are its long parts: name,
-    work, and what the work is counted in.
+    work, and what the work is counted in; `history` are the flops of one history's answer, where they are many.
     """
 
     solver: str
@@ -63,6 +65,8 @@ class Cost:
     seconds: float
     advice: str = ""
     stages: tuple[tuple[str, float, str], ...] = ()
+    history: float = 0.0
+    answer: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Extra:
 
 @dataclass(frozen=True)
 class Plan:
-    """The way chosen, the others beside it, and the budget it must stay in."""
+    """The way chosen and why, the others beside it, and the budget it must stay in."""
 
     users: int
     items: int
@@ -86,6 +90,7 @@ class Plan:
     budget: int
     chosen: Cost
     costs: tuple[Cost, ...]
+    why: str = ""
 
     @property
     def fits(self) -> bool:
@@ -109,20 +114,24 @@ class Plan:
                 "flops": cost.flops,
                 "seconds": cost.seconds,
             }
+            | ({"flops_a_history": cost.history, "seconds_a_history": cost.answer} if cost.history else {})
             for cost in self.costs
         ]
 
     def __str__(self) -> str:
+        wide = max(8, *(len(cost.solver) for cost in self.costs))
         lines = [
             f"{self.users:,} users × {self.items:,} items, {self.events:,} events, {self.dtype}, "
             f"budget {show(self.budget)}",
-            f"{'solver':8} {'peak':>9} {'flops':>9} {'time':>9}",
+            f"{'solver':{wide}} {'peak':>9} {'flops':>9} {'time':>9}",
         ]
         for cost in self.costs:
             note = "  ← chosen" if cost == self.chosen else ""
             note += "" if cost.bytes <= self.budget else "  over budget"
-            lines.append(f"{cost.solver:8} {show(cost.bytes):>9} {cost.flops:>9.2g} {duration(cost.seconds):>9}{note}")
-        return "\n".join(lines)
+            note += f"  and {duration(cost.answer)} a history" if cost.answer else ""
+            price = f"{show(cost.bytes):>9} {cost.flops:>9.2g} {duration(cost.seconds):>9}"
+            lines.append(f"{cost.solver:{wide}} {price}{note}")
+        return "\n".join(lines + [self.why] * bool(self.why))
 
 
 def plan(
@@ -134,33 +143,38 @@ def plan(
     dtype: Any = np.float32,
     threads: int = 1,
     extra: Extra = Extra(),  # noqa: B008 (frozen)
+    others: tuple[Cost, ...] = (),
 ) -> Plan:
-    """Choose between the primal and the dual inverse.
+    """Choose between the primal and the dual inverse; where neither fits, the first of the others that does.
 
     Parameters
     ----------
     size : Size
         Of the matrix; see `measure` and `guess`.
-    solver : "auto", "primal" or "dual"
+    solver : "auto", "primal", "dual", or the name of one of the others
         What is named is taken.
     solvers : those that can be used at all
     budget : int
         Bytes the fit may take.
     extra : what comes on top of either inverse
+    others : ways that hold no square array in memory, in the order of preference
     """
     dtype = np.dtype(dtype)
     threads = parallel.count(threads)
     sides = {"primal": (size.items, size.pairs_by_user), "dual": (size.users, size.pairs_by_item)}
     found = {name: _cost(name, sides[name][0], size.events, sides[name][1], dtype, threads, extra) for name in solvers}
-    costs = tuple(found.values())
+    costs, rest, why = tuple(found.values()), tuple(cost for cost in others if cost.bytes <= budget), ""
     if solver != "auto":
-        chosen = found[solver]
+        chosen = (found | {cost.solver: cost for cost in others})[solver]
+    elif rest and all(cost.bytes > budget for cost in costs):
+        chosen, least = rest[0], min(costs, key=lambda cost: cost.bytes)
+        why = f"{chosen.solver}: nothing dense fits {show(budget)}, the least is {show(least.bytes)} ({least.solver})"
     elif len(costs) == 1 or any(cost.bytes > budget for cost in costs):
         chosen = min(costs, key=lambda cost: cost.bytes)
     else:
         primal, dual = found["primal"], found["dual"]
         chosen = dual if dual.flops * DUAL_ADVANTAGE <= primal.flops else primal
-    return Plan(size.users, size.items, size.events, dtype.name, budget, chosen, costs)
+    return Plan(size.users, size.items, size.events, dtype.name, budget, chosen, costs + others, why)
 
 
 def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any], threads: int, extra: Extra) -> Cost:
@@ -173,6 +187,20 @@ def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any
     stages = (("gram", float(side), "columns"), ("factor", cube / 3, "flops"), ("invert", cube * 2 / 3, "flops"))
     taken = side * side * dtype.itemsize + sparse + WORKSPACE + extra.bytes
     return Cost(solver, taken, flops + pairs, seconds, "", stages + extra.stages)
+
+
+def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
+    """The price of `engine.free`: no square array, a fit that only tests it and estimates the diagonal, dear answers."""
+    name, threads = np.dtype(dtype).name, parallel.count(threads)
+    columns, width = free.fitted(size.items, diagonal), free.width(size.users, size.items, name)
+    blocks = min(columns, width) * free.column_bytes(size.users, size.items, name)
+    taken = 8 * size.events + 80 * size.items + 8 * free.SLAB * (2 * size.items + size.users) + blocks + WORKSPACE
+    history = 4.0 * size.events * free.USUAL_STEPS
+    _, copying = calibrate(name, threads)
+    answer = 2.0 * size.events * free.USUAL_STEPS * np.dtype(dtype).itemsize / (copying * GATHERED)
+    stages = (("diagonal", float(columns), "columns"),) if diagonal else ()
+    advice = "use dtype float32" if name == "float64" else "use a larger machine"
+    return Cost(free.NAME, taken, columns * history, columns * answer, advice, stages, history, answer)
 
 
 def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1) -> tuple[Cost, Cost]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine import inverse
 from monogram.engine.gram import squares
-from monogram.engine.plan import Extra, Plan, Size, measure, plan
+from monogram.engine.plan import Cost, Extra, Plan, Size, measure, plan
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.models.base import Recommender, Work
 
@@ -97,12 +97,18 @@ class Autoencoder(Recommender):
                 solved.into_weights(np.ones(2), np.ones(2), 1)
 
     def _plan(self, size: Size, work: Work) -> Plan:
+        return self._planned(size, work)
+
+    def _planned(self, size: Size, work: Work, others: tuple[Cost, ...] = ()) -> Plan:
+        """The plan of an inverse, with ways that need none beside it."""
         l2, dropout = self._rates()
         solvers: tuple[str, ...] = ("primal", "dual")
-        if l2 == 0 and dropout == 0:  # the dual divides by the penalties
-            if work.solver == "dual":
-                raise ParameterError("solver='dual' needs l2 or dropout above 0; give one, or use solver='primal'")
-            solvers = ("primal",)
+        if l2 == 0 and dropout == 0:  # the others divide by the penalties
+            if work.solver not in ("auto", "primal"):
+                raise ParameterError(
+                    f"solver={work.solver!r} needs l2 or dropout above 0; give one, or use solver='primal'"
+                )
+            solvers, others = ("primal",), ()
         return plan(
             size,
             budget=work.budget,
@@ -111,11 +117,12 @@ class Autoencoder(Recommender):
             dtype=work.dtype,
             threads=work.threads,
             extra=self._extra(size, work),
+            others=others,
         )
 
     def _inverted(self, log: Interactions, work: Work, known: NDArray[Any] | None = None) -> Solved:
         """Plan and invert; `known` is the Gram, where it is there already (see `inverse.primal`)."""
-        chosen = self._plan(measure(log.matrix), work).require().chosen
+        chosen = self._planned(measure(log.matrix), work).require().chosen
         work.tick("plan")
         work.used, work.planned = chosen.solver, chosen.bytes
         d = squares(log.matrix)
@@ -131,7 +138,7 @@ class Autoencoder(Recommender):
         work.tick("diagonal")
         work.residual, work.error = inverse.certificate(log.matrix, solved.penalties, solved.inverse)
         work.tick("residual")
-        _judge(work)
+        judge(work)
         return solved
 
 
@@ -141,7 +148,8 @@ def tiny() -> NDArray[np.float32]:
     return matrix
 
 
-def _judge(work: Work) -> None:
+def judge(work: Work) -> None:
+    """Refuse a fit that is not finite, and warn of one that is not exact."""
     assert work.residual is not None
     if not (np.isfinite(work.residual) and np.isfinite(work.error or 0)):
         raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")

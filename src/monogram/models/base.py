@@ -37,10 +37,14 @@ def check_dtype(dtype: str) -> str:
     return dtype
 
 
-def check_solver(solver: str) -> str:
-    """The name of a solver."""
-    if solver not in ("auto", "primal", "dual"):
-        raise ParameterError(f"solver = {solver!r}; expected 'auto', 'primal' or 'dual'")
+SOLVERS = ("auto", "primal", "dual")
+
+
+def check_solver(solver: str, among: tuple[str, ...] = SOLVERS) -> str:
+    """The name of a solver, one of some."""
+    if solver not in among:
+        *most, last = (repr(one) for one in among)
+        raise ParameterError(f"solver = {solver!r}; expected {', '.join(most)} or {last}")
     return solver
 
 
@@ -79,6 +83,7 @@ class Work:
     planned: int | None = None
     residual: float | None = None
     error: float | None = None
+    deviation: float | None = None
     rank: int | None = None
     record: list[float] = field(default_factory=list)
     given: Any = None
@@ -112,7 +117,7 @@ class Report:
 
     Attributes
     ----------
-    solver : "primal", "dual" or "none"; for a spectrum the side and the method, "reused" where it was given
+    solver : "primal", "dual", "matrix_free" or "none"; for a spectrum the side and the method, "reused" where it was given
     dtype : working precision
     threads : threads used
     seconds : by stage (compile: kernels, the first time on a machine)
@@ -124,6 +129,7 @@ class Report:
         (None: not known)
     rank : of the weights, where it is not full
     objectives : after each epoch of an iterative fit; of some closed forms their one value
+    deviation : of a matrix-free fit that estimates c = diag C: the largest standard error of an item's c, relative
     changes : how often users or items were added or forgotten since the fit; the numbers above are then of the last one
     residual_at_fit, error_at_fit : what the fit had, where there were changes since
     note : what was done in another way than the plain one, such as a refit in place of a change, and why
@@ -139,6 +145,7 @@ class Report:
     error: float | None = None
     rank: int | None = None
     objectives: tuple[float, ...] = ()
+    deviation: float | None = None
     changes: int = 0
     residual_at_fit: float | None = None
     error_at_fit: float | None = None
@@ -157,6 +164,8 @@ class Report:
         if self.residual is not None:
             error = "" if self.error is None else f", error of the weights at most about {self.error:.0e}"
             lines.append(f"residual {self.residual:.1e}{error}")
+        if self.deviation:
+            lines.append(f"diagonal estimated, standard error at most {self.deviation:.1%}; refined for each list")
         if self.rank is not None:
             lines.append(f"rank {self.rank}")
         if self.objectives:
@@ -182,6 +191,7 @@ class Recommender:
     """
 
     name: ClassVar[str]
+    solvers: ClassVar[tuple[str, ...]] = SOLVERS
 
     def __post_init__(self) -> None:
         parameters.check(self)
@@ -211,7 +221,7 @@ class Recommender:
             What the fit may take; by default what is free, less a margin. More is refused before it is allocated.
         threads : int
             By default all cores.
-        solver : "auto", "primal" or "dual"
+        solver : "auto", "primal" or "dual"; for full-rank models also "matrix_free"
         keep_gram : bool
             Full-rank models: keep S = XᵀX beside the weights, and in the file, so that `changed` can give the model
             with another l2 or dropout. A second square array over the items; the solver is then "primal".
@@ -233,7 +243,7 @@ class Recommender:
             with memory_.Peak() as peak:
                 weights = self._fit(data, work)
             work.tick("weights")
-        measured = (peak.bytes, work.planned, work.residual, work.error, work.rank, tuple(work.record))
+        measured = (peak.bytes, work.planned, work.residual, work.error, work.rank, tuple(work.record), work.deviation)
         report = Report(work.used, work.dtype, number, work.seconds, *measured)
         self._become(data, weights, report, kept=work.kept)
         return self
@@ -270,7 +280,7 @@ class Recommender:
             raise ParameterError(
                 f"keep_gram is for the full-rank models (EASE, DLAE, EDLAE, DEQL); {type(self).__name__} keeps no Gram"
             )
-        return check_solver(solver)
+        return check_solver(solver, self.solvers)
 
     def _plan(self, size: Size, work: Work) -> Plan:
         """By default: sums over the events, no solver."""

@@ -8,27 +8,37 @@ W = B·diag(θ) + diag(δ). A model is its penalties ℓ and its (θ, δ).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import inverse
+from monogram.engine import free, inverse, plan
 from monogram.engine.gram import gram
-from monogram.engine.plan import Extra, Size, measure
+from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
-from monogram.models.autoencoder import Autoencoder, Kept, Solved
-from monogram.models.base import Work, check_solver
+from monogram.models import matrix_free
+from monogram.models.autoencoder import Autoencoder, Kept, Solved, tiny
+from monogram.models.base import SOLVERS, Report, Work, check_solver
 from monogram.models.parameters import param
-from monogram.weights import Dense, Dual, Weights
+from monogram.weights import Dense, Dual, Free, Weights
+
+if TYPE_CHECKING:
+    from monogram.models.pruning import Pruning
 
 Float = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False)
 class FullRank(Autoencoder):
-    """Engine 1: the inverse becomes the weights, and can be changed in them."""
+    """Engine 1: the inverse becomes the weights, and can be changed in them; or, matrix-free, histories are solved for.
+
+    What it does beside a fit by an inverse is in `updates` and `matrix_free`.
+    """
+
+    solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, free.NAME)
+    diagonal: ClassVar[bool] = True  # whether the scores need c = diag C
 
     def add_users(
         self,
@@ -121,9 +131,14 @@ class FullRank(Autoencoder):
         return updates.changed(self, parameters, memory, threads)
 
     def _solver(self, solver: str, keep_gram: bool) -> str:
-        if keep_gram and solver == "dual":
-            raise ParameterError("keep_gram keeps the Gram of the items, which solver='dual' avoids; use 'primal'")
-        return "primal" if keep_gram else check_solver(solver)
+        check_solver(solver, self.solvers)
+        if keep_gram and solver not in ("auto", "primal"):
+            raise ParameterError(f"keep_gram keeps the Gram of the items, which solver={solver!r} avoids; use 'primal'")
+        return "primal" if keep_gram else solver
+
+    def _plan(self, size: Size, work: Work) -> Plan:
+        cost = plan.matrix_free(size, self.diagonal, dtype=work.dtype, threads=work.threads)
+        return self._planned(size, work, (cost,))
 
     def _extra(self, size: Size, work: Work) -> Extra:
         return Extra(bytes=size.items**2 * np.dtype(work.dtype).itemsize if work.keep_gram else 0)
@@ -143,14 +158,29 @@ class FullRank(Autoencoder):
             weights = updates.another_head(self, work)
             if weights is not None:
                 return weights
-        elif work.keep_gram:
-            self._plan(measure(log.matrix), work).require()
+        chosen = self._plan(plan.measure(log.matrix), work).require().chosen
+        if chosen.solver == free.NAME:
+            return matrix_free.fit(self, log, work, chosen.bytes)
+        if work.keep_gram and work.gram is None:
             work.gram = np.zeros((log.n_items, log.n_items), work.dtype, order="F")
             gram(log.matrix, work.gram, threads=work.threads, done=lambda k: work.tick("gram", k))
         solved = self._solve(log, work)
         theta, delta = self._head(solved.inverse.diagonal, solved.penalties, solved.d)
         work.kept = Kept(solved.inverse.diagonal, solved.penalties, work.gram)
         return _weights(solved.inverse, log, solved.penalties, theta, delta, work.threads)
+
+    def _warm(self, work: Work) -> None:
+        if work.solver == free.NAME:
+            free.warm(tiny(), work.dtype)
+        else:
+            super()._warm(work)
+
+    def _become(
+        self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None, kept: Any = None
+    ) -> None:
+        super()._become(log, weights, report, pruning, kept)
+        if isinstance(weights, Free):
+            weights.head = type(self)(**self.params())._head  # of the parameters as they are now
 
     def _theta(self, solved: Solved) -> Float:
         """The rescaling θ by which it ranks what a history does not hold; see `shared_weights`."""
@@ -202,6 +232,7 @@ class DLAE(FullRank):
     """
 
     name: ClassVar[str] = "dlae"
+    diagonal: ClassVar[bool] = False
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine import descent, students
 from monogram.engine.operator import Operator
-from monogram.engine.plan import Extra, Size
+from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models.autoencoder import Autoencoder, Inverted, Solved, tiny
-from monogram.models.base import Recommender, Work
+from monogram.models.base import SOLVERS, Recommender, Work
 from monogram.models.full_rank import DLAE, EDLAE
 from monogram.models.parameters import param
 from monogram.weights import Factors, Weights
@@ -30,6 +30,7 @@ LOOPS = {"alternating": descent.alternating, "admm": descent.admm, "zero_diagona
 class Student(Autoencoder):
     """Engine 3: what the students share. The teacher's penalties and head come from a full-rank model."""
 
+    solvers: ClassVar[tuple[str, ...]] = SOLVERS
     rank: int = param(64, "columns of the two factors", low=1, high=1e6)
 
     def _loops(self) -> int:
@@ -42,6 +43,9 @@ class Student(Autoencoder):
 
     def _solver(self, solver: str, keep_gram: bool) -> str:
         return Recommender._solver(self, solver, keep_gram)
+
+    def _plan(self, size: Size, work: Work) -> Plan:
+        return self._planned(size, work)
 
     def _extra(self, size: Size, work: Work) -> Extra:
         return students.extra(size, self.rank, work.dtype, self._loops())

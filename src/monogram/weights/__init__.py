@@ -4,6 +4,7 @@ Histories come as a CSR batch (histories × items). The kinds:
 
 - `Dense`: W itself, n × n; a score is a sum of rows.
 - `Dual`: K⁻¹ of the training users (m × m) and the sparse data; W is never formed.
+- `Free`: the sparse data alone; each batch of histories is solved for.
 - `Factors`: W = U·diag(f)·Vᵀ of rank k; two thin products.
 - `Sparse`: W with most entries left out.
 - `Folded`: item factors; the history's own row is solved from them, then multiplied.
@@ -20,6 +21,7 @@ from monogram.weights.dense import Dense, Fixed
 from monogram.weights.dual import Dual
 from monogram.weights.factors import Factors
 from monogram.weights.folded import Folded
+from monogram.weights.free import Free
 from monogram.weights.sparse import Sparse
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "Fixed",
     "Float",
     "Folded",
+    "Free",
     "Indices",
     "Sparse",
     "Tensors",
@@ -39,7 +42,7 @@ __all__ = [
 
 def from_tensors(kind: str, tensors: Tensors, training: Any) -> Weights:
     """Weights of a stored kind."""
-    kinds: dict[str, Any] = {one.kind: one for one in (Dense, Dual, Factors, Fixed, Folded, Sparse)}
+    kinds: dict[str, Any] = {one.kind: one for one in (Dense, Dual, Factors, Fixed, Folded, Free, Sparse)}
     if kind not in kinds:
         raise ModelFileError(f"the file holds weights of kind {kind!r}; expected one of {', '.join(kinds)}")
     weights: Weights = kinds[kind].from_tensors(tensors, training)

@@ -1,0 +1,167 @@
+"""The best items from solved columns z: score_j = own_j·h_j − scale_j·z_j, plus a slack for what is not known exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine import parallel
+from monogram.engine.heap import close, keep, select, sort, worse
+from monogram.engine.native import kernel
+from monogram.engine.topk import Best, Eligible
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What turns z into scores, an item each: the factors, and how far each may be off."""
+
+    scale: Float
+    own: Float
+    scale_slack: Float
+    own_slack: Float
+
+
+def best_by_columns(
+    solution: Float, terms: Terms, histories: Any, eligible: Eligible, k: int, *, threads: int = 1
+) -> Best:
+    """Top k of each history by the highest score that the slack allows; `solution` is items × histories."""
+    users = histories.shape[0]
+    best = np.zeros((users, k), np.int64), np.zeros((users, k)), np.zeros(users, np.int64)
+    rules = eligible.mask, eligible.out_pointers, eligible.out, eligible.only_pointers, eligible.only
+    data = histories.data.astype(np.float64)
+
+    def block(start: int, stop: int) -> None:
+        _by_columns(
+            solution,
+            terms.scale,
+            terms.own,
+            terms.scale_slack,
+            terms.own_slack,
+            histories.indptr,
+            histories.indices,
+            data,
+            *rules,
+            *best,
+            start,
+            stop,
+            np.empty(len(solution)),
+        )
+
+    parallel.over(block, users, 1, threads)
+    return Best(*best)
+
+
+def rescored(found: Best, solution: Float, terms: Terms, histories: Any, k: int) -> tuple[Best, NDArray[np.bool_]]:
+    """The k best of some candidates by their scores without slack, and which lists are certain.
+
+    A list is certain where its last item ranks no lower than the last candidate did with all its slack: what was no
+    candidate then ranks lower still.
+    """
+    users, width = found.items.shape
+    best = np.zeros((users, k), np.int64), np.zeros((users, k)), np.zeros(users, np.int64)
+    certain = np.zeros(users, np.bool_)
+    data = histories.data.astype(np.float64)
+    _rescored(
+        found.items,
+        found.scores,
+        found.counts,
+        solution,
+        terms.scale,
+        terms.own,
+        histories.indptr,
+        histories.indices,
+        data,
+        *best,
+        certain,
+        np.empty(width),
+    )
+    return Best(*best), certain
+
+
+@kernel
+def _by_columns(
+    solution: Any,
+    scale: Any,
+    own: Any,
+    scale_slack: Any,
+    own_slack: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    mask: Any,
+    out_pointers: Any,
+    out: Any,
+    only_pointers: Any,
+    only: Any,
+    best_items: Any,
+    best_scores: Any,
+    counts: Any,
+    start: int,
+    stop: int,
+    total: Any,
+) -> None:
+    for user in range(start, stop):
+        for j in range(len(total)):
+            value = solution[j, user]
+            total[j] = scale_slack[j] * abs(value) - scale[j] * value + 0.0  # 0, not −0
+        for p in range(indptr[user], indptr[user + 1]):
+            total[indices[p]] += (own[indices[p]] + own_slack[indices[p]]) * data[p]
+        close(total, 0, mask, out[out_pointers[user] : out_pointers[user + 1]])
+        if len(only_pointers) > 0:
+            keep(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
+        counts[user] = select(total, 0, best_items[user], best_scores[user], 0)
+        sort(best_items[user], best_scores[user], counts[user])
+
+
+@kernel
+def _rescored(
+    items: Any,
+    upper: Any,
+    found: Any,
+    solution: Any,
+    scale: Any,
+    own: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    best_items: Any,
+    best_scores: Any,
+    counts: Any,
+    certain: Any,
+    room: Any,
+) -> None:
+    k = best_items.shape[1]
+    for user in range(len(items)):
+        number = found[user]
+        mine = indices[indptr[user] : indptr[user + 1]]
+        for place in range(number):
+            j = items[user, place]
+            room[place] = 0.0 - scale[j] * solution[j, user] + 0.0
+            at = np.searchsorted(mine, j)
+            if at < len(mine) and mine[at] == j:
+                room[place] += own[j] * data[indptr[user] + at]
+        counts[user] = min(k, number)
+        taken = np.zeros(number, np.bool_)
+        for rank in range(counts[user]):
+            first = -1
+            for place in range(number):
+                if not taken[place] and (
+                    first < 0 or worse(room[first], items[user, first], room[place], items[user, place])
+                ):
+                    first = place
+            taken[first] = True
+            best_items[user, rank], best_scores[user, rank] = items[user, first], room[first]
+        certain[user] = number < items.shape[1] or (
+            counts[user] > 0
+            and not worse(
+                best_scores[user, counts[user] - 1],
+                best_items[user, counts[user] - 1],
+                upper[user, number - 1],
+                items[user, number - 1],
+            )
+        )

@@ -1,0 +1,33 @@
+"""Full-rank models without a square array: what is kept is the sparse data and, where scores need it, c = diag C."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from monogram.data.interactions import Interactions
+from monogram.engine import free
+from monogram.engine.gram import squares
+from monogram.models.autoencoder import judge, tiny
+from monogram.models.base import Work
+from monogram.weights import Free
+
+if TYPE_CHECKING:
+    from monogram.models.full_rank import FullRank
+
+
+def fit(model: FullRank, log: Interactions, work: Work, planned: int) -> Free:
+    """The sparse data and c, estimated; the certificate is that of a few columns."""
+    work.tick("plan")
+    work.used, work.planned = free.NAME, planned
+    free.warm(tiny(), work.dtype)
+    work.tick("compile")
+    system = free.System(log.matrix, model._penalties(squares(log.matrix)), work.dtype)
+    work.tick("transpose")
+    tolerance, c = free.TOLERANCE[work.dtype], None
+    if model.diagonal:
+        c = free.diagonal(system, threads=work.threads, stage=work.tick)
+        work.deviation = c.deviation
+    work.residual, work.error = free.certificate(system, tolerance=tolerance, threads=work.threads)
+    work.tick("residual")
+    judge(work)
+    return Free(log.matrix, system.penalties, tolerance, work.dtype, c, system=system)

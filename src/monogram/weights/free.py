@@ -1,0 +1,248 @@
+"""W through solves with the sparse data: neither it nor an inverse is ever formed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from monogram.engine import free, parallel
+from monogram.engine.bounds import Terms, best_by_columns, rescored
+from monogram.engine.topk import Best, Eligible
+from monogram.errors import ModelFileError, MonogramWarning
+from monogram.weights.common import Float, Indices, Tensors, batches, checked, part
+
+Head = Callable[[Float, Float, Float], tuple[Float, Float]]
+SURE = 5.0  # standard errors within which c is taken to lie
+SPARE = 16  # candidates beyond k whose c is solved for
+WIDEST = 512  # candidates of one list, at most
+SCORED = 1024  # items asked for by name whose c is solved for, at most
+
+
+def plain(c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
+    """The head of B itself."""
+    return np.ones_like(c), np.zeros_like(c)
+
+
+class Free:
+    """W = B·diag(θ) + diag(δ) by solving (S + Λ)z = h for each batch of histories (see `engine.free`).
+
+    The score of item j is (θ_j + δ_j)·h_j − (θ_j/c_j)·z_j. Without a `diagonal` W = I − CΛ, whose scores need no c:
+    h_j − ℓ_j·z_j. With one, c_j is known up to its standard error; the k best are then chosen thus: candidates are taken by
+    the highest score that five standard errors allow, their c_j is solved for, and they are ranked again, until no other item
+    could be among the first k. What was solved for is kept, and only saves time: a list does not depend on what was asked
+    before.
+
+    Parameters
+    ----------
+    training : CSR, the training data X
+    penalties : ℓ
+    tolerance : of the residual of a history, relative to it
+    dtype : the precision of the blocks
+    diagonal : c by item and their standard errors, 0 where exact; or None
+    """
+
+    kind = "free"
+    linear = True
+
+    def __init__(
+        self,
+        training: Any,
+        penalties: Float,
+        tolerance: float,
+        dtype: str,
+        diagonal: free.Diagonal | None = None,
+        *,
+        system: free.System | None = None,
+    ) -> None:
+        self.system = free.System(training, penalties, dtype) if system is None else system
+        self.penalties, self.diagonal = penalties, diagonal
+        self.tolerance = float(np.array(tolerance, dtype))  # as it is stored
+        self.head: Head = plain
+        self._refined: dict[int, float] = {}
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, training: Any) -> Free:
+        """Build from stored arrays."""
+        n = training.shape[1]
+        penalties, tolerance = checked(tensors, "penalties", (n,)), checked(tensors, "tolerance", (1,))
+        if not 0 < tolerance[0] < 1:
+            raise ModelFileError(
+                f"the file's weights have a tolerance of {tolerance[0]:g}; expected one between 0 and 1"
+            )
+        found = None
+        if "diagonal" in tensors or "errors" in tensors:
+            found = free.Diagonal(checked(tensors, "diagonal", (n,)), checked(tensors, "errors", (n,)))
+            if not ((found.values > 0).all() and (found.errors >= 0).all()):
+                raise ModelFileError("the file's weights have a diagonal that is not above 0, or an error below 0")
+        return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, found)
+
+    @property
+    def nbytes(self) -> int:
+        held = self.system.by_item
+        return int(held.data.nbytes + held.indices.nbytes + held.indptr.nbytes + self.penalties.nbytes)
+
+    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+        found = [Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))]
+        terms = self._bounded()
+        for rows, solution, start in self._solved(histories, self.tolerance, threads):
+            rules = part(eligible, start, start + rows.shape[0])
+            found.append(self._best(solution, terms, rows, rules, k, threads))
+        return _joined(found)
+
+    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+        """Scores; of more than SCORED items with the estimated c."""
+        terms = self._terms(self._known(items, threads) if len(items) <= SCORED else self._estimated(), items)
+        out = np.empty((histories.shape[0], len(items)))
+        for rows, solution, start in self._solved(histories, self.tolerance, threads):
+            mine = out[start : start + rows.shape[0]]
+            mine[...] = 0.0 - terms.scale * solution[items].T + 0.0
+            mine += rows[:, items].toarray() * terms.own
+        return out
+
+    def columns(self, items: Indices) -> Float:
+        threads, items = parallel.count(None), np.asarray(items)
+        c = self._known(items, threads)
+        terms, own = self._terms(c, items), np.arange(len(items))
+        out = np.empty((len(self.penalties), len(items)))
+        for _, solution, start in self._solved(free.units(items, len(out)), self.tolerance, threads):
+            out[:, start : start + solution.shape[1]] = solution
+        if c is not None:
+            out[items, own] = c[items]
+        out *= -terms.scale
+        out[items, own] += terms.own
+        return out
+
+    def shares(self, history: Any, item: int) -> Float:
+        return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
+
+    def base(self, items: Indices) -> Float:
+        return np.zeros(len(items))
+
+    def residuals(self, histories: Any, threads: int = 1) -> Float:
+        """‖h − (S + Λ)z‖/‖h‖ of each history of a CSR batch, as measured."""
+        out = np.empty(histories.shape[0])
+        for start, stop in batches(len(out), self.system.width):
+            out[start:stop] = free.solve(
+                self.system, histories[start:stop], tolerance=self.tolerance, threads=threads
+            ).residuals
+        return out
+
+    def tensors(self) -> Tensors:
+        own = {"penalties": self.penalties, "tolerance": np.array([self.tolerance], self.system.dtype)}
+        if self.diagonal is None:
+            return own
+        return own | {"diagonal": self.diagonal.values, "errors": self.diagonal.errors}
+
+    def _solved(self, histories: Any, tolerance: float, threads: int) -> Iterator[tuple[Any, Float, int]]:
+        """Batches of histories, their solutions, and where each batch starts."""
+        for start, stop in batches(histories.shape[0], self.system.width):
+            rows = histories[start:stop]
+            found = free.solve(self.system, rows, tolerance=tolerance, threads=threads)
+            _tell(found.converged, float(found.residuals.max(initial=0.0)))
+            yield rows, found.columns, start
+
+    def _best(self, solution: Float, terms: Terms, rows: Any, rules: Eligible, k: int, threads: int) -> Best:
+        if self.diagonal is None or not self.diagonal.errors.any():
+            return best_by_columns(solution, terms, rows, rules, k, threads=threads)
+        out = Best(
+            np.zeros((rows.shape[0], k), np.int64), np.zeros((rows.shape[0], k)), np.zeros(rows.shape[0], np.int64)
+        )
+        open_, width = np.arange(rows.shape[0]), k + SPARE
+        while len(open_):
+            mine, columns = rows[open_], np.ascontiguousarray(solution[:, open_])
+            found = best_by_columns(columns, terms, mine, _only(rules, open_), width, threads=threads)
+            wanted = np.unique(np.concatenate([row[:n] for row, n in zip(found.items, found.counts, strict=True)]))
+            exact = self._terms(self._known(wanted, threads), None)
+            ranked, certain = rescored(found, columns, exact, mine, k)
+            for name in ("items", "scores", "counts"):
+                getattr(out, name)[open_] = getattr(ranked, name)
+            open_ = open_[~certain]
+            if width >= k + WIDEST and len(open_):
+                _uncertain(len(open_))
+                break
+            width *= 2
+        return out
+
+    def _known(self, items: Indices, threads: int) -> Float | None:
+        """c, with those of some items exact."""
+        if self.diagonal is None:
+            return None
+        values = self.diagonal.values.copy()
+        asked = [int(j) for j in np.unique(items) if self.diagonal.errors[j] > 0]
+        new = np.array([j for j in asked if j not in self._refined], np.int64)
+        if len(new):
+            exact, arrived = free.exact_diagonal(self.system, new, threads)
+            _tell(arrived, free.DIAGONAL)
+            self._refined |= dict(zip(new.tolist(), exact.tolist(), strict=True))
+        values[asked] = [self._refined[j] for j in asked]
+        return values
+
+    def _estimated(self) -> Float | None:
+        return None if self.diagonal is None else self.diagonal.values
+
+    def _factors(self, c: Float | None) -> tuple[Float, Float]:
+        if c is None:
+            return np.asarray(self.penalties, np.float64), np.ones(len(self.penalties))
+        theta, delta = self.head(c, self.penalties, self.system.d)
+        return theta / c, theta + delta
+
+    def _terms(self, c: Float | None, items: Indices | None) -> Terms:
+        """What turns z into scores for a c that is taken as it is; of some items alone where they are given."""
+        scale, own = (one if items is None else one[items] for one in self._factors(c))
+        return Terms(scale, own, np.zeros_like(scale), np.zeros_like(own))
+
+    def _bounded(self) -> Terms:
+        """The same for the estimated c, with the slack that its errors leave."""
+        scale, own = self._factors(self._estimated())
+        slack = np.zeros((2, len(scale)))
+        if self.diagonal is not None and self.diagonal.errors.any():
+            for sign in (-SURE, SURE):
+                c = self.diagonal.values + sign * self.diagonal.errors
+                other = self._factors(np.clip(c, 1 / self.system.diagonal, 1 / self.penalties))
+                slack = np.maximum(slack, np.abs(np.array(other) - np.array([scale, own])))
+        return Terms(scale, own, *slack)
+
+
+def _only(rules: Eligible, users: Indices) -> Eligible:
+    """The rules of some users."""
+    if len(users) == len(rules.out_pointers) - 1:
+        return rules
+    shape = (len(rules.out_pointers) - 1, len(rules.mask))
+    out = _chosen(rules.out_pointers, rules.out, shape, users)
+    only = _chosen(rules.only_pointers, rules.only, shape, users) if len(rules.only_pointers) else None
+    none = rules.only_pointers, rules.only
+    return Eligible(rules.mask, *out, *(none if only is None else only))
+
+
+def _chosen(pointers: Indices, items: Indices, shape: tuple[int, int], users: Indices) -> tuple[Indices, Indices]:
+    first = int(pointers[0])
+    places = items[first : int(pointers[-1])]
+    rows = sp.csr_array((np.ones(len(places), np.int8), places, pointers - first), shape=shape)[users]
+    return rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
+
+
+def _joined(parts: list[Best]) -> Best:
+    return Best(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("items", "scores", "counts")))
+
+
+def _tell(converged: bool, residual: float) -> None:
+    if not converged:
+        warnings.warn(
+            f"some histories could not be solved for: a residual of {residual:.0e} is left; raise l2 or dropout, or fit "
+            "with dtype='float64'",
+            MonogramWarning,
+            stacklevel=4,
+        )
+
+
+def _uncertain(lists: int) -> None:
+    warnings.warn(
+        f"{lists} lists may lack an item: more than {WIDEST} candidates are too near to each other for the estimated "
+        "diagonal; ask for fewer items, or use DLAE, which needs none",
+        MonogramWarning,
+        stacklevel=5,
+    )
