@@ -1,4 +1,4 @@
-"""The best items from solved columns z: score_j = own_j·h_j − scale_j·z_j, plus a slack for what is not known exactly."""
+"""The best items from solved columns z: score_j = own_j·h_j − scale_j·z_j, plus a slack where that is not exact."""
 
 from __future__ import annotations
 

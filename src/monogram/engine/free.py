@@ -1,16 +1,10 @@
 """C = (S + Λ)⁻¹ without a square array: (S + Λ)z = h by preconditioned conjugate gradients on the sparse data alone.
 
 Many right-hand sides go side by side, one a column, each with its own steps and its own end; no column knows of the
-others, so that a history has the same bits in any batch. The blocks are held in float32 where that is asked, every sum is
-made in float64, and the solution is held in float64: from time to time the residual h − (S + Λ)z is measured anew in
+others, so that a history has the same bits in any batch. The blocks are held in float32 where that is asked, every sum
+is made in float64, and the solution is held in float64: from time to time the residual h − (S + Λ)z is measured anew in
 float64, and what is left of it is solved for (iterative refinement). So the residual that is told is the true one, and
 float32 limits the speed, not the result. All sums have a fixed order: the threads do not change a bit.
-
-The diagonal c = diag C is exact for items that were solved for, c_j = (C·e_j)_j, and else estimated by probes v of random
-signs: E[v_j·(C(s∘v))_j/s_j] = c_j, with the relative variance Σ_{i≠j} (C_ij·s_i/(s_j·c_j))². With s² = diag(S + Λ) the
-popular items no longer drown in the noise of all the others; the probes are zero on the items solved for, so that those add
-no noise; and the part of the noise that runs with the first-order C, −D⁻¹(S − diag d)D⁻¹, whose diagonal is known to be
-0, is taken out by a regression on it.
 """
 
 from __future__ import annotations
@@ -24,7 +18,7 @@ from numpy.typing import NDArray
 
 from monogram.engine import parallel
 from monogram.engine.gram import squares
-from monogram.engine.inverse import Stage, probes, silent
+from monogram.engine.inverse import probes
 from monogram.engine.native import kernel
 
 Float = NDArray[np.float64]
@@ -32,10 +26,6 @@ Indices = NDArray[np.integer[Any]]
 
 NAME = "matrix_free"
 TOLERANCE = {"float32": 1e-7, "float64": 1e-11}  # of a history's residual, relative to the history
-DIAGONAL = 1e-6  # of a column solved for its c alone, whose error is of the order of the square
-PROBE = 1e-4  # of a probe: far below its noise
-EXACT = 256  # most popular items, whose c is solved for
-PROBES = 128
 INNER = {"float32": 1e-4, "float64": 1e-12}  # what one round reduces the residual to: beyond, rounding has the word
 ROUNDS, STEPS = 8, 2000  # at most: rounds, and steps in one
 ROWS = 1024  # of a sparse matrix, taken by one thread; the sums are by these parts
@@ -46,7 +36,7 @@ USUAL_STEPS = 30
 
 @dataclass(frozen=True)
 class Solution:
-    """Columns z (items × histories), ‖h − (S + Λ)z‖/‖h‖ of each as measured, the steps taken, and whether all arrived."""
+    """Columns z (items × histories), ‖h − (S + Λ)z‖/‖h‖ of each as measured, the steps, and whether all arrived."""
 
     columns: Float
     residuals: Float
@@ -73,7 +63,8 @@ class System:
     @property
     def width(self) -> int:
         """Columns to solve side by side."""
-        return width(*self.by_user.shape, self.dtype)
+        users, items = self.by_user.shape
+        return width(users, items, self.dtype)
 
     def apply(self, block: NDArray[Any], threads: int) -> tuple[NDArray[Any], Float]:
         """(S + Λ)·block in the block's precision, and by column the sum of block∘(S + Λ)block."""
@@ -118,11 +109,6 @@ def column_bytes(users: int, items: int, dtype: str) -> int:
     return items * (8 + 3 * size) + users * size
 
 
-def fitted(items: int, diagonal: bool) -> int:
-    """Columns that a fit solves for: those of the certificate, and those of the diagonal."""
-    return min(items, 8) + (min(items, EXACT + PROBES) if diagonal else 0)
-
-
 def solve(system: System, right: Any, *, tolerance: float, threads: int = 1) -> Solution:
     """Solve (S + Λ)z = h for each row h of a CSR batch (at most `system.width` of them are advisable).
 
@@ -150,36 +136,50 @@ def solve(system: System, right: Any, *, tolerance: float, threads: int = 1) -> 
 def _descend(system: System, rest: NDArray[Any], solution: Float, at: Indices, goal: Float, threads: int) -> int:
     """Conjugate gradients from a residual on, added to the columns `at` of the solution; the number of steps."""
     inverse = 1 / system.diagonal
-    items = len(rest)
-    parts = -(-items // ROWS)
     direction = (rest * inverse[:, None]).astype(rest.dtype)
     strength = _total(_products(rest, direction))
     for step in range(1, STEPS + 1):
         image, curve = system.apply(direction, threads)
         size = np.divide(strength, curve, out=np.zeros_like(curve), where=curve > 0)
-        sums = np.zeros((2, parts, rest.shape[1]))
-
-        def move(start: int, stop: int, image: Any = image, size: Float = size, sums: Float = sums) -> None:
-            part = sums[:, start // ROWS]
-            _move(solution, at, rest, direction, image, inverse, size, part, start, stop)
-
-        parallel.over(move, items, ROWS, threads)
-        after, squared = _total(sums[0]), _total(sums[1])
+        after, squared = _moved(solution, at, rest, direction, image, inverse, size, threads)
         on = (squared > goal**2) & (curve > 0)
         if not on.any():
             return step
-        ratio = np.divide(after, strength, out=np.zeros_like(after), where=strength > 0)
+        _turned(direction, rest, inverse, np.divide(after, strength, out=np.zeros_like(after), where=on), threads)
         strength = np.where(on, after, 0.0)  # what has arrived takes no further step
-        turn = _turned(direction, rest, inverse, ratio)
-        parallel.over(turn, items, ROWS, threads)
         if 2 * on.sum() <= len(on):
             rest, direction = np.ascontiguousarray(rest[:, on]), np.ascontiguousarray(direction[:, on])
             at, goal, strength = at[on], goal[on], strength[on]
     return STEPS
 
 
-def _turned(direction: NDArray[Any], rest: NDArray[Any], inverse: Float, ratio: Float) -> Any:
-    return lambda start, stop: _turn(direction, rest, inverse, ratio, start, stop)
+def _moved(
+    solution: Float,
+    at: Indices,
+    rest: NDArray[Any],
+    direction: NDArray[Any],
+    image: NDArray[Any],
+    inverse: Float,
+    size: Float,
+    threads: int,
+) -> tuple[Float, Float]:
+    """A step of each column; the sums of r²/diag and of r² after it."""
+    sums = np.zeros((2, -(-len(rest) // ROWS), rest.shape[1]))
+
+    def move(start: int, stop: int) -> None:
+        _move(solution, at, rest, direction, image, inverse, size, sums[:, start // ROWS], start, stop)
+
+    parallel.over(move, len(rest), ROWS, threads)
+    return _total(sums[0]), _total(sums[1])
+
+
+def _turned(direction: NDArray[Any], rest: NDArray[Any], inverse: Float, ratio: Float, threads: int) -> None:
+    """The next directions, in place."""
+
+    def turn(start: int, stop: int) -> None:
+        _turn(direction, rest, inverse, ratio, start, stop)
+
+    parallel.over(turn, len(rest), ROWS, threads)
 
 
 def units(items: Indices, size: int) -> Any:
@@ -188,123 +188,12 @@ def units(items: Indices, size: int) -> Any:
     return sp.csr_array((one, np.asarray(items, np.int64), np.arange(len(items) + 1)), shape=(len(items), size))
 
 
-@dataclass(frozen=True)
-class Diagonal:
-    """c = diag C, and the standard error of each: 0 where it was solved for."""
-
-    values: Float
-    errors: Float
-
-    @property
-    def deviation(self) -> float:
-        """The largest standard error, relative."""
-        return float((self.errors / self.values).max(initial=0.0))
-
-
-def exact_diagonal(system: System, items: Indices, threads: int, stage: Stage = silent) -> tuple[Float, bool]:
-    """c of some items, each by its column of C: of the square of the tolerance; whether all arrived."""
-    out, arrived = np.empty(len(items)), True
-    for start in range(0, len(items), system.width):
-        mine = np.asarray(items[start : start + system.width])
-        found = solve(system, units(mine, len(system.penalties)), tolerance=DIAGONAL, threads=threads)
-        out[start : start + len(mine)] = found.columns[mine, np.arange(len(mine))]
-        arrived &= found.converged
-        stage("diagonal", len(mine))
-    return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), arrived
-
-
-def diagonal(
-    system: System,
-    *,
-    exact: int = EXACT,
-    number: int = PROBES,
-    seed: int = 0,
-    threads: int = 1,
-    stage: Stage = silent,
-) -> Diagonal:
-    """c: solved for the `exact` most popular items, estimated by `number` probes for the rest.
-
-    Where there are no more items than columns to be solved, all are solved for.
-    """
-    values, errors = 1 / system.penalties, np.zeros(len(system.penalties))  # an item nobody used: 1/ℓ
-    used = np.flatnonzero(system.d)
-    order = used[np.argsort(-system.d[used], kind="stable")]
-    first = order if len(order) <= exact + number else order[:exact]
-    values[first] = exact_diagonal(system, first, threads, stage)[0]
-    others = np.sort(order[len(first) :])
-    if len(others):
-        values[others], errors[others] = _estimate(system, others, number, seed, threads, stage)
-    return Diagonal(values, errors)
-
-
-def _estimate(
-    system: System, items: Indices, number: int, seed: int, threads: int, stage: Stage
-) -> tuple[Float, Float]:
-    """Means of v_j·(C(s∘v))_j/s_j over the probes, and their standard errors, with what the Gram itself tells removed."""
-    rng = np.random.default_rng(seed)
-    scale = np.sqrt(system.diagonal[items])
-    seen = _Moments(len(items))
-    for start in range(0, number, system.width):
-        size = min(system.width, number - start)
-        signs = rng.integers(0, 2, (size, len(items)), dtype=np.int8) * 2 - 1
-        places, pointers = np.tile(items, size), np.arange(size + 1) * len(items)
-        right = sp.csr_array(((signs * scale).ravel(), places, pointers), shape=(size, len(system.penalties)))
-        found = solve(system, right, tolerance=PROBE, threads=threads).columns
-        for first in range(0, size, SLAB):
-            mine = slice(first, min(first + SLAB, size))
-            known = _off_products(system, items, signs[mine].T / scale[:, None], threads)
-            sign = signs[mine].T / scale[:, None]
-            seen.add(sign * found[items, mine], sign * known / system.diagonal[items][:, None])
-        stage("diagonal", size)
-    mean, errors = seen.estimate()
-    return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors
-
-
-def _off_products(system: System, items: Indices, block: Float, threads: int) -> Float:
-    """(S − diag d)·block for a block that is zero beside some items, at these items."""
-    whole = np.zeros((len(system.penalties), block.shape[1]))
-    whole[items] = block
-    return np.asarray(system.apply(whole, threads)[0][items] - system.diagonal[items][:, None] * block)
-
-
-class _Moments:
-    """Means of samples and of a companion whose mean is known to be 0, and their spreads."""
-
-    def __init__(self, size: int) -> None:
-        self.number = 0
-        self.sample, self.other, self.own, self.both, self.others = (np.zeros(size) for _ in range(5))
-
-    def add(self, samples: Float, others: Float) -> None:
-        """Take columns of samples into account, one after the other."""
-        for sample, other in zip(samples.T, others.T, strict=True):
-            self.number += 1
-            step, beside = sample - self.sample, other - self.other
-            self.sample += step / self.number
-            self.other += beside / self.number
-            self.own += step * (sample - self.sample)
-            self.both += step * (other - self.other)
-            self.others += beside * (other - self.other)
-
-    def estimate(self) -> tuple[Float, Float]:
-        """The mean less the part of its chance deviation that the companion shows, and the standard error of that."""
-        slope = np.divide(self.both, self.others, out=np.zeros_like(self.both), where=self.others > 0)
-        left = np.maximum(self.own - slope * self.both, 0.0)
-        return self.sample - slope * self.other, np.sqrt(left / (self.number * (self.number - 2)))
-
-
-def warm(matrix: Any, dtype: str) -> None:
-    """Compile what a fit will call, on data as small as can be."""
-    system = System(matrix, np.ones(matrix.shape[1]), dtype)
-    _estimate(system, np.arange(matrix.shape[1]), 3, 0, 1, silent)
-    certificate(system, tolerance=0.1)
-
-
 def certificate(system: System, *, tolerance: float, threads: int = 1) -> tuple[float, float]:
     """How far the columns of B are from the truth, on eight probe columns: bounds of what `inverse.certificate` gives.
 
-    With r = e_j − (S + Λ)z the column of (S + Λ)B − S is r/c_j off the diagonal, and B is off by at most ‖r‖/(c_j·min ℓ),
-    relative to its largest entry. Where that bound is large, the columns are compared with ones solved a thousand times
-    finer.
+    With r = e_j − (S + Λ)z the column of (S + Λ)B − S is r/c_j off the diagonal, and B is off by at most
+    ‖r‖/(c_j·min ℓ). Where that is large beside the largest entry of B, the columns are compared with ones solved a
+    thousand times finer.
     """
     chosen = probes(system.d)
     if not len(chosen):

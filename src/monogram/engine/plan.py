@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from monogram.engine import free, parallel
+from monogram.engine import free, parallel, probing
 from monogram.engine.memory import show
 from monogram.engine.spectrum import SLAB, method, widths
 from monogram.errors import MemoryBudgetError, ParameterError
@@ -190,9 +190,9 @@ def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any
 
 
 def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The price of `engine.free`: no square array, a fit that only tests it and estimates the diagonal, dear answers."""
+    """The price of `engine.free`: no square array; the fit tests it and may estimate the diagonal; answers are dear."""
     name, threads = np.dtype(dtype).name, parallel.count(threads)
-    columns, width = free.fitted(size.items, diagonal), free.width(size.users, size.items, name)
+    columns, width = probing.fitted(size.items, diagonal), free.width(size.users, size.items, name)
     blocks = min(columns, width) * free.column_bytes(size.users, size.items, name)
     taken = 8 * size.events + 80 * size.items + 8 * free.SLAB * (2 * size.items + size.users) + blocks + WORKSPACE
     history = 4.0 * size.events * free.USUAL_STEPS

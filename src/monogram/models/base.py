@@ -117,7 +117,7 @@ class Report:
 
     Attributes
     ----------
-    solver : "primal", "dual", "matrix_free" or "none"; for a spectrum the side and the method, "reused" where it was given
+    solver : "primal", "dual", "matrix_free" or "none"; for a spectrum the side and the method, "reused" where given
     dtype : working precision
     threads : threads used
     seconds : by stage (compile: kernels, the first time on a machine)

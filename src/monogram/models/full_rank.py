@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import free, inverse, plan
+from monogram.engine import free, inverse, plan, probing
 from monogram.engine.gram import gram
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
@@ -171,7 +171,7 @@ class FullRank(Autoencoder):
 
     def _warm(self, work: Work) -> None:
         if work.solver == free.NAME:
-            free.warm(tiny(), work.dtype)
+            probing.warm(tiny(), work.dtype)
         else:
             super()._warm(work)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from monogram.data.interactions import Interactions
-from monogram.engine import free
+from monogram.engine import free, probing
 from monogram.engine.gram import squares
 from monogram.models.autoencoder import judge, tiny
 from monogram.models.base import Work
@@ -19,13 +19,13 @@ def fit(model: FullRank, log: Interactions, work: Work, planned: int) -> Free:
     """The sparse data and c, estimated; the certificate is that of a few columns."""
     work.tick("plan")
     work.used, work.planned = free.NAME, planned
-    free.warm(tiny(), work.dtype)
+    probing.warm(tiny(), work.dtype)
     work.tick("compile")
     system = free.System(log.matrix, model._penalties(squares(log.matrix)), work.dtype)
     work.tick("transpose")
     tolerance, c = free.TOLERANCE[work.dtype], None
     if model.diagonal:
-        c = free.diagonal(system, threads=work.threads, stage=work.tick)
+        c = probing.diagonal(system, threads=work.threads, stage=work.tick)
         work.deviation = c.deviation
     work.residual, work.error = free.certificate(system, tolerance=tolerance, threads=work.threads)
     work.tick("residual")

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from monogram.engine import free, parallel
 from monogram.engine.bounds import Terms, best_by_columns, rescored
+from monogram.engine.probing import TOLERANCE, Diagonal, exact_diagonal
 from monogram.engine.topk import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, part
@@ -22,7 +23,7 @@ WIDEST = 512  # candidates of one list, at most
 SCORED = 1024  # items asked for by name whose c is solved for, at most
 
 
-def plain(c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
+def plain(c: Float, *_: Float) -> tuple[Float, Float]:
     """The head of B itself."""
     return np.ones_like(c), np.zeros_like(c)
 
@@ -31,10 +32,10 @@ class Free:
     """W = B·diag(θ) + diag(δ) by solving (S + Λ)z = h for each batch of histories (see `engine.free`).
 
     The score of item j is (θ_j + δ_j)·h_j − (θ_j/c_j)·z_j. Without a `diagonal` W = I − CΛ, whose scores need no c:
-    h_j − ℓ_j·z_j. With one, c_j is known up to its standard error; the k best are then chosen thus: candidates are taken by
-    the highest score that five standard errors allow, their c_j is solved for, and they are ranked again, until no other item
-    could be among the first k. What was solved for is kept, and only saves time: a list does not depend on what was asked
-    before.
+    h_j − ℓ_j·z_j. With one, c_j is known up to its standard error, and the k best are chosen thus: candidates are taken
+    by the highest score that five standard errors allow, their c_j is solved for, and they are ranked again, until no
+    other item could be among the first k. What was solved for is kept, and only saves time: a list does not depend on
+    what was asked before.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class Free:
         penalties: Float,
         tolerance: float,
         dtype: str,
-        diagonal: free.Diagonal | None = None,
+        diagonal: Diagonal | None = None,
         *,
         system: free.System | None = None,
     ) -> None:
@@ -75,7 +76,7 @@ class Free:
             )
         found = None
         if "diagonal" in tensors or "errors" in tensors:
-            found = free.Diagonal(checked(tensors, "diagonal", (n,)), checked(tensors, "errors", (n,)))
+            found = Diagonal(checked(tensors, "diagonal", (n,)), checked(tensors, "errors", (n,)))
             if not ((found.values > 0).all() and (found.errors >= 0).all()):
                 raise ModelFileError("the file's weights have a diagonal that is not above 0, or an error below 0")
         return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, found)
@@ -175,8 +176,8 @@ class Free:
         asked = [int(j) for j in np.unique(items) if self.diagonal.errors[j] > 0]
         new = np.array([j for j in asked if j not in self._refined], np.int64)
         if len(new):
-            exact, arrived = free.exact_diagonal(self.system, new, threads)
-            _tell(arrived, free.DIAGONAL)
+            exact, arrived = exact_diagonal(self.system, new, threads)
+            _tell(arrived, TOLERANCE)
             self._refined |= dict(zip(new.tolist(), exact.tolist(), strict=True))
         values[asked] = [self._refined[j] for j in asked]
         return values
@@ -232,8 +233,8 @@ def _joined(parts: list[Best]) -> Best:
 def _tell(converged: bool, residual: float) -> None:
     if not converged:
         warnings.warn(
-            f"some histories could not be solved for: a residual of {residual:.0e} is left; raise l2 or dropout, or fit "
-            "with dtype='float64'",
+            f"some histories could not be solved for: a residual of {residual:.0e} is left; raise l2 or dropout, or "
+            "fit with dtype='float64'",
             MonogramWarning,
             stacklevel=4,
         )

@@ -1,0 +1,144 @@
+"""c = diag C without C: exact for items that are solved for, else estimated by probes, with a standard error each.
+
+For an item, c_j = (C·e_j)_j. For the others, probes v of random signs: E[v_j·(C(s∘v))_j/s_j] = c_j, with the relative
+variance Σ_{i≠j} (C_ij·s_i/(s_j·c_j))². With s² = diag(S + Λ) popular items do not drown in the noise of all the others;
+the probes are zero on the items solved for, so that those add no noise; and the part of the noise that runs with the
+first order of C, −D⁻¹(S − diag d)D⁻¹ with D = diag(S + Λ), whose own diagonal is 0, is taken out by regression on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from monogram.engine import free
+from monogram.engine.inverse import Stage, silent
+
+Float = NDArray[np.float64]
+Indices = NDArray[np.integer[Any]]
+
+TOLERANCE = 1e-6  # of a column solved for its c alone, whose error is of the order of the square
+COARSE = 1e-4  # of a probe: far below its noise
+EXACT = 256  # most popular items, whose c is solved for
+PROBES = 128
+
+
+def fitted(items: int, diagonal: bool) -> int:
+    """Columns that a fit solves for: those of the certificate, and those of the diagonal."""
+    return min(items, 8) + (min(items, EXACT + PROBES) if diagonal else 0)
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """c = diag C, and the standard error of each: 0 where it was solved for."""
+
+    values: Float
+    errors: Float
+
+    @property
+    def deviation(self) -> float:
+        """The largest standard error, relative."""
+        return float((self.errors / self.values).max(initial=0.0))
+
+
+def exact_diagonal(system: free.System, items: Indices, threads: int, stage: Stage = silent) -> tuple[Float, bool]:
+    """c of some items, each by its column of C: of the square of the tolerance; whether all arrived."""
+    out, arrived = np.empty(len(items)), True
+    for start in range(0, len(items), system.width):
+        mine = np.asarray(items[start : start + system.width])
+        found = free.solve(system, free.units(mine, len(system.penalties)), tolerance=TOLERANCE, threads=threads)
+        out[start : start + len(mine)] = found.columns[mine, np.arange(len(mine))]
+        arrived &= found.converged
+        stage("diagonal", len(mine))
+    return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), arrived
+
+
+def diagonal(
+    system: free.System,
+    *,
+    exact: int | None = None,
+    number: int | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    stage: Stage = silent,
+) -> Diagonal:
+    """c: solved for the `exact` (EXACT) most popular items, estimated by `number` (PROBES) probes for the rest.
+
+    Where there are no more items than columns to be solved, all are solved for.
+    """
+    exact, number = EXACT if exact is None else exact, PROBES if number is None else max(3, number)
+    values, errors = 1 / system.penalties, np.zeros(len(system.penalties))  # an item nobody used: 1/ℓ
+    used = np.flatnonzero(system.d)
+    order = used[np.argsort(-system.d[used], kind="stable")]
+    first = order if len(order) <= exact + number else order[:exact]
+    values[first] = exact_diagonal(system, first, threads, stage)[0]
+    others = np.sort(order[len(first) :])
+    if len(others):
+        values[others], errors[others] = _estimate(system, others, number, seed, threads, stage)
+    return Diagonal(values, errors)
+
+
+def _estimate(
+    system: free.System, items: Indices, number: int, seed: int, threads: int, stage: Stage
+) -> tuple[Float, Float]:
+    """Means of v_j·(C(s∘v))_j/s_j over the probes less what the first order explains, and their standard errors."""
+    rng = np.random.default_rng(seed)
+    scale = np.sqrt(system.diagonal[items])
+    seen = _Moments(len(items))
+    for start in range(0, number, system.width):
+        size = min(system.width, number - start)
+        signs = rng.integers(0, 2, (size, len(items)), dtype=np.int8) * 2 - 1
+        places, pointers = np.tile(items, size), np.arange(size + 1) * len(items)
+        right = sp.csr_array(((signs * scale).ravel(), places, pointers), shape=(size, len(system.penalties)))
+        found = free.solve(system, right, tolerance=COARSE, threads=threads).columns
+        for first in range(0, size, free.SLAB):
+            mine = slice(first, min(first + free.SLAB, size))
+            known = _off_products(system, items, signs[mine].T / scale[:, None], threads)
+            sign = signs[mine].T / scale[:, None]
+            seen.add(sign * found[items, mine], sign * known / system.diagonal[items][:, None])
+        stage("diagonal", size)
+    mean, errors = seen.estimate()
+    return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors
+
+
+def _off_products(system: free.System, items: Indices, block: Float, threads: int) -> Float:
+    """(S − diag d)·block for a block that is zero beside some items, at these items."""
+    whole = np.zeros((len(system.penalties), block.shape[1]))
+    whole[items] = block
+    return np.asarray(system.apply(whole, threads)[0][items] - system.diagonal[items][:, None] * block)
+
+
+class _Moments:
+    """Means of samples and of a companion whose mean is known to be 0, and their spreads."""
+
+    def __init__(self, size: int) -> None:
+        self.number = 0
+        self.sample, self.other, self.own, self.both, self.others = (np.zeros(size) for _ in range(5))
+
+    def add(self, samples: Float, others: Float) -> None:
+        """Take columns of samples into account, one after the other."""
+        for sample, other in zip(samples.T, others.T, strict=True):
+            self.number += 1
+            step, beside = sample - self.sample, other - self.other
+            self.sample += step / self.number
+            self.other += beside / self.number
+            self.own += step * (sample - self.sample)
+            self.both += step * (other - self.other)
+            self.others += beside * (other - self.other)
+
+    def estimate(self) -> tuple[Float, Float]:
+        """The mean less the part of its chance deviation that the companion shows, and the standard error of that."""
+        slope = np.divide(self.both, self.others, out=np.zeros_like(self.both), where=self.others > 0)
+        left = np.maximum(self.own - slope * self.both, 0.0)
+        return self.sample - slope * self.other, np.sqrt(left / (self.number * (self.number - 2)))
+
+
+def warm(matrix: Any, dtype: str) -> None:
+    """Compile what a fit will call, on data as small as can be."""
+    system = free.System(matrix, np.ones(matrix.shape[1]), dtype)
+    _estimate(system, np.arange(matrix.shape[1]), 3, 0, 1, silent)
+    free.certificate(system, tolerance=0.1)
