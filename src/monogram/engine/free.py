@@ -26,7 +26,7 @@ Indices = NDArray[np.integer[Any]]
 
 NAME = "matrix_free"
 TOLERANCE = {"float32": 1e-7, "float64": 1e-11}  # of a history's residual, relative to the history
-INNER = {"float32": 1e-4, "float64": 1e-12}  # what one round reduces the residual to: beyond, rounding has the word
+INNER = {"float32": 1e-5, "float64": 1e-12}  # what one round reduces the residual to: beyond, rounding has the word
 ROUNDS, STEPS = 8, 2000  # at most: rounds, and steps in one
 ROWS = 1024  # of a sparse matrix, taken by one thread; the sums are by these parts
 SLAB = 8  # columns whose residual is measured at once
@@ -36,10 +36,14 @@ USUAL_STEPS = 30
 
 @dataclass(frozen=True)
 class Solution:
-    """Columns z (items × histories), ‖h − (S + Λ)z‖/‖h‖ of each as measured, the steps, and whether all arrived."""
+    """Columns z (items × histories), ‖r‖/‖h‖ with r = h − (S + Λ)z as measured, zᵀr, steps, and whether all arrived.
+
+    hᵀz + zᵀr is hᵀCh to the square of what z is off: by rᵀCr.
+    """
 
     columns: Float
     residuals: Float
+    products: Float
     steps: int
     converged: bool
 
@@ -85,17 +89,19 @@ class System:
         parallel.over(backward, items, ROWS, threads)
         return out, _total(sums)
 
-    def rest(self, right: Any, solution: Float, at: Indices, threads: int) -> tuple[NDArray[Any], Float]:
-        """h − (S + Λ)z of some columns, summed in float64 and then held in the working precision; and its norms."""
+    def rest(self, right: Any, solution: Float, at: Indices, threads: int) -> tuple[NDArray[Any], Float, Float]:
+        """r = h − (S + Λ)z of some columns, summed in float64, then held in the working precision; ‖r‖ and zᵀr."""
         out = np.empty((len(solution), len(at)), self.dtype)
-        norms = np.empty(len(at))
+        norms, products = np.empty(len(at)), np.empty(len(at))
         for start in range(0, len(at), SLAB):
             mine = at[start : start + SLAB]
-            slab = -self.apply(np.ascontiguousarray(solution[:, mine]), threads)[0]
+            part = np.ascontiguousarray(solution[:, mine])
+            slab = -self.apply(part, threads)[0]
             _add_rows(right, mine, slab)
-            norms[start : start + SLAB] = np.sqrt(_total(slab**2))
+            norms[start : start + SLAB] = np.sqrt(_total(_products(slab, slab)))
+            products[start : start + SLAB] = _total(_products(part, slab))
             out[:, start : start + SLAB] = slab
-        return out, norms
+        return out, norms, products
 
 
 def width(users: int, items: int, dtype: str) -> int:
@@ -116,7 +122,7 @@ def solve(system: System, right: Any, *, tolerance: float, threads: int = 1) -> 
     """
     batch, items = right.shape
     sizes = _norms(right)
-    solution, norms = np.zeros((items, batch)), sizes.copy()
+    solution, norms, products = np.zeros((items, batch)), sizes.copy(), np.zeros(batch)
     goal, floor = tolerance * sizes, INNER[system.dtype]
     at, steps = np.flatnonzero(norms > goal), 0
     rest = np.zeros((items, len(at)), system.dtype)
@@ -126,11 +132,11 @@ def solve(system: System, right: Any, *, tolerance: float, threads: int = 1) -> 
             break
         steps += _descend(system, rest, solution, at, np.maximum(goal[at] / 2, floor * norms[at]), threads)
         before = norms[at]
-        rest, norms[at] = system.rest(right, solution, at, threads)
+        rest, norms[at], products[at] = system.rest(right, solution, at, threads)
         on = (norms[at] > goal[at]) & (norms[at] < before / 2)
         at, rest = at[on], np.ascontiguousarray(rest[:, on])
     residuals = np.divide(norms, sizes, out=np.zeros_like(sizes), where=sizes > 0)
-    return Solution(solution, residuals, steps, bool((norms <= goal).all()))
+    return Solution(solution, residuals, products, steps, bool((norms <= goal).all()))
 
 
 def _descend(system: System, rest: NDArray[Any], solution: Float, at: Indices, goal: Float, threads: int) -> int:

@@ -21,7 +21,7 @@ from monogram.engine.inverse import Stage, silent
 Float = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 
-TOLERANCE = 1e-6  # of a column solved for its c alone, whose error is of the order of the square
+TOLERANCE = 1e-5  # of a column solved for its c alone, whose error is of the order of the square
 COARSE = 1e-4  # of a probe: far below its noise
 EXACT = 256  # most popular items, whose c is solved for
 PROBES = 128
@@ -46,12 +46,12 @@ class Diagonal:
 
 
 def exact_diagonal(system: free.System, items: Indices, threads: int, stage: Stage = silent) -> tuple[Float, bool]:
-    """c of some items, each by its column of C: of the square of the tolerance; whether all arrived."""
+    """c of some items by their columns of C, right to the square of the tolerance; whether all arrived."""
     out, arrived = np.empty(len(items)), True
     for start in range(0, len(items), system.width):
         mine = np.asarray(items[start : start + system.width])
         found = free.solve(system, free.units(mine, len(system.penalties)), tolerance=TOLERANCE, threads=threads)
-        out[start : start + len(mine)] = found.columns[mine, np.arange(len(mine))]
+        out[start : start + len(mine)] = found.columns[mine, np.arange(len(mine))] + found.products
         arrived &= found.converged
         stage("diagonal", len(mine))
     return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), arrived
