@@ -105,8 +105,8 @@ class System:
 
 
 def width(users: int, items: int, dtype: str) -> int:
-    """Columns to solve side by side: what fits BLOCK, between 8 and 256."""
-    return int(max(8, min(256, BLOCK // column_bytes(users, items, dtype) // 8 * 8)))
+    """Columns to solve side by side: what fits BLOCK, between 8 and 64 (wider ones leave the caches)."""
+    return int(max(8, min(64, BLOCK // column_bytes(users, items, dtype) // 8 * 8)))
 
 
 def column_bytes(users: int, items: int, dtype: str) -> int:
@@ -115,10 +115,11 @@ def column_bytes(users: int, items: int, dtype: str) -> int:
     return items * (8 + 3 * size) + users * size
 
 
-def solve(system: System, right: Any, *, tolerance: float, threads: int = 1) -> Solution:
+def solve(system: System, right: Any, *, tolerance: float | Float, threads: int = 1) -> Solution:
     """Solve (S + Λ)z = h for each row h of a CSR batch (at most `system.width` of them are advisable).
 
-    A history ends where ‖h − (S + Λ)z‖ is at most `tolerance`·‖h‖, or where rounding lets it come no nearer.
+    A history ends where ‖h − (S + Λ)z‖ is at most `tolerance` (one for all, or one each) times ‖h‖, or where rounding
+    lets it come no nearer.
     """
     batch, items = right.shape
     sizes = _norms(right)

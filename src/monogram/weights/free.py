@@ -11,14 +11,14 @@ import scipy.sparse as sp
 
 from monogram.engine import free, parallel
 from monogram.engine.bounds import Terms, best_by_columns, rescored
-from monogram.engine.probing import TOLERANCE, Diagonal, exact_diagonal
+from monogram.engine.probing import Diagonal, exact_diagonal
 from monogram.engine.topk import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, part
 
 Head = Callable[[Float, Float, Float], tuple[Float, Float]]
 SURE = 5.0  # standard errors within which c is taken to lie
-SPARE = 16  # candidates beyond k whose c is solved for
+SPARE = 4  # candidates beyond k whose c is solved for; more where they do not settle the list
 WIDEST = 512  # candidates of one list, at most
 SCORED = 1024  # items asked for by name whose c is solved for, at most
 
@@ -143,7 +143,7 @@ class Free:
         for start, stop in batches(histories.shape[0], self.system.width):
             rows = histories[start:stop]
             found = free.solve(self.system, rows, tolerance=tolerance, threads=threads)
-            _tell(found.converged, float(found.residuals.max(initial=0.0)))
+            _tell(found.converged)
             yield rows, found.columns, start
 
     def _best(self, solution: Float, terms: Terms, rows: Any, rules: Eligible, k: int, threads: int) -> Best:
@@ -177,7 +177,7 @@ class Free:
         new = np.array([j for j in asked if j not in self._refined], np.int64)
         if len(new):
             exact, arrived = exact_diagonal(self.system, new, threads)
-            _tell(arrived, TOLERANCE)
+            _tell(arrived)
             self._refined |= dict(zip(new.tolist(), exact.tolist(), strict=True))
         values[asked] = [self._refined[j] for j in asked]
         return values
@@ -230,11 +230,11 @@ def _joined(parts: list[Best]) -> Best:
     return Best(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("items", "scores", "counts")))
 
 
-def _tell(converged: bool, residual: float) -> None:
+def _tell(converged: bool) -> None:
     if not converged:
         warnings.warn(
-            f"some histories could not be solved for: a residual of {residual:.0e} is left; raise l2 or dropout, or "
-            "fit with dtype='float64'",
+            "some histories were not solved to the tolerance (weights_.residuals tells how far): their scores are "
+            "approximate; raise l2 or dropout, or fit with dtype='float64'",
             MonogramWarning,
             stacklevel=4,
         )
