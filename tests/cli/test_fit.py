@@ -61,13 +61,20 @@ def test_a_flag_of_several_numbers_and_a_solver_of_the_models_own(log, tmp_path)
     assert mg.load(tmp_path / "c.mono").report_.solver.startswith("dual")
 
 
+def test_without_a_square_array(log, tmp_path):
+    done = run("fit", log, "-o", tmp_path / "free.mono", "--model", "dlae", "--solver", "matrix_free", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["solver"] == "matrix_free"
+    assert mg.load(tmp_path / "free.mono").weights_.kind == "free"
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
         (("--model", "lrr", "--l2", "1,x"), "expected a number, or numbers with commas"),
         (("--model", "ease", "--l2", "1,2"), "l2 = (1.0, 2.0); expected a number"),
         (("--model", "rg2", "--solver", "guess"), "expected one of auto, primal, dual, closed_form, als, newton_cg"),
-        (("--model", "ease", "--solver", "als"), "--solver 'als'; expected one of auto, primal, dual"),
+        (("--model", "ease", "--solver", "als"), "--solver 'als'; expected one of auto, primal, dual, matrix_free"),
     ],
 )
 def test_flags_that_make_no_sense(log, tmp_path, flags, told):

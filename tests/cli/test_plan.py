@@ -31,18 +31,25 @@ def test_a_size_as_json(program):
     assert (found["users"], found["items"], found["events"], found["dtype"]) == (30_000, 40_000, 800_000, "float64")
     assert found["fits"] is True
     assert found["parameters"] == mg.EASE().params()
-    assert [row["solver"] for row in found["costs"]] == ["primal", "dual"]
+    assert [row["solver"] for row in found["costs"]] == ["primal", "dual", "matrix_free"]
 
 
 def test_over_budget_is_shown_and_has_its_code(program):
-    done = program("plan", "--size", "300000,400000,8000000", "--memory", "1 GB")
+    asked = ("plan", "--size", "300000,400000,8000000", "--memory", "1 GB", "--model", "low_rank_edlae")
+    done = program(*asked)
     assert done.code == 5
     assert "over budget" in done.out
     assert "What would fit" in done.err
-    assert (
-        json.loads(program("plan", "--size", "300000,400000,8000000", "--memory", "1 GB", "--json").out)["fits"]
-        is False
-    )
+    assert json.loads(program(*asked, "--json").out)["fits"] is False
+    assert program(*asked[:-2], "--solver", "primal").code == 5
+
+
+def test_matrix_free_where_nothing_dense_fits(program):
+    done = program("plan", "--size", "300000,400000,8000000", "--memory", "2 GB", "--model", "dlae")
+    assert done.code == 0
+    assert "matrix_free: nothing dense fits 2 GB" in done.out
+    done = program("plan", "--size", "30,40,80", "--solver", "matrix_free", "--json")
+    assert json.loads(done.out)["chosen"] == "matrix_free"
 
 
 def test_a_model_without_solver(program):
@@ -61,6 +68,7 @@ def test_a_model_without_solver(program):
         (["--size", "3,4,5", "--model", "ease", "--dropout", "0.2"], "--dropout"),
         (["--size", "3,4,5", "--dtype", "float16"], "float32"),
         (["--size", "3,4,5", "--solver", "fast"], "primal"),
+        (["--size", "3,4,5", "--solver", "matrix_free", "--model", "slim"], "expected one of auto, primal, dual"),
         (["--size", "3,4,5", "--memory", "lots"], "8 GB"),
         (["--size", "3,4,5", "--memry", "8 GB"], "--memory"),
     ],
