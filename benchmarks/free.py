@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/free.py [share]
 
-At share 1 (the default) the generated log has 2 million users, 1 million items and 50 million events; at 0.02 a fiftieth
-of each. Fit and answers run in a process of their own, as in foundation.py, whose tools these are.
+At share 1 (the default) the generated log has 2 million users, 1 million items and 50 million events; at 0.02 a
+fiftieth of each. Fit and answers run in a process of their own, as in foundation.py, whose tools these are.
 """
 
 from __future__ import annotations

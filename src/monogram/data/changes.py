@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.data.encode import merged
 from monogram.data.interactions import Interactions
+from monogram.data.merge import merged
 from monogram.data.parts import rows_of
 from monogram.errors import DataError
 
@@ -67,7 +67,7 @@ def with_users(log: Interactions, more: Interactions) -> Changed:
         items,
         weights,
         np.concatenate([first, then]) if timed else None,
-        (len(active), log.n_items),
+        len(active),
         log.merge == "binary",
     )
     matrix, times = _part(log, stay)
