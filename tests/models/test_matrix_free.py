@@ -205,6 +205,80 @@ def test_it_needs_a_penalty():
     assert mg.DLAE(l2=0, dropout=0.3).fit(log(0), solver="matrix_free").report_.residual < 1e-6
 
 
+def part(whole, rows):
+    rows = np.asarray(rows)
+    return mg.Interactions(whole.matrix[rows], whole.users.part(rows), whole.items, merge=whole.merge)
+
+
+def alike(found, expected):
+    """The bits of a fit: the weights are the log and what follows from it."""
+    for name, one in expected.weights_.tensors().items():
+        np.testing.assert_array_equal(found.weights_.tensors()[name], one)
+    assert list(found.log_.users) == list(expected.log_.users)
+    assert found.recommend(k=9).rows() == expected.recommend(k=9).rows()
+    np.testing.assert_array_equal(found.score(HISTORIES), expected.score(HISTORIES))
+
+
+@pytest.mark.parametrize("penalties", ["followed", "frozen"])
+@pytest.mark.usefixtures("estimated")
+def test_users_come_and_go_as_in_a_fit(make, penalties):
+    whole = mg.Interactions.from_csr(log(0))
+    found = make().fit(part(whole, range(120)), solver="matrix_free")
+    assert found.add_users(part(whole, range(120, 150)), penalties=penalties) is found
+    alike(found, make().fit(whole, solver="matrix_free"))
+    assert found.report_.note.startswith("refit: without a square array")
+    assert ("followed" in found.report_.note) == (penalties == "frozen")
+    found.forget_users(range(20))
+    alike(found, make().fit(part(whole, range(20, 150)), solver="matrix_free"))
+
+
+def test_items_join():
+    whole = mg.Interactions.from_csr(log(0))
+    found = mg.EDLAE(l2=4).fit(whole, solver="matrix_free").add_items([60, 61])
+    assert found.report_.solver == "matrix_free"
+    assert not found.score([[3, 9]], [60, 61]).any()
+    assert found.add_users([(150, 60), (150, 3)]).score([[3]], [60]) > 0
+
+
+def test_the_file_holds_nothing_of_who_is_forgotten(tmp_path):
+    names = ["Zebulon Quux-99", *(f"user-{n}" for n in range(149))]
+    whole = mg.Interactions.from_csr(log(0), users=names)
+    model = mg.EASE(l2=4).fit(whole, solver="matrix_free").forget_users(names[0])
+    model.save(tmp_path / "a.mono")
+    assert b"Quux" not in (tmp_path / "a.mono").read_bytes()
+    with pytest.raises(MemoryBudgetError):
+        model.forget_users(names[1], memory="1 MB")
+    assert names[1] in model.log_.users
+
+
+@pytest.mark.usefixtures("estimated")
+def test_another_head_reuses_the_diagonal_and_another_penalty_is_a_fit(monkeypatch):
+    model = mg.DEQL(l2=4, dropout=0.4, b=0.7).fit(log(0), solver="matrix_free")
+    again = model.changed(l2=9)
+    alike(again, mg.DEQL(l2=9, dropout=0.4, b=0.7).fit(log(0), solver="matrix_free"))
+    both_ways = mg.EDLAE(l2=4, dropout=0.4).fit(mg.DLAE(l2=4, dropout=0.4).fit(log(0), solver="matrix_free"))
+    assert both_ways.report_.solver != "reused", "it had no c to give"
+    assert mg.EASE(l2=4).fit(model, keep_gram=True).report_.solver == "primal"
+    expected = [
+        mg.DEQL(l2=4, dropout=0.4, b=2).fit(log(0), solver="matrix_free"),
+        mg.EDLAE(l2=4, dropout=0.4).fit(log(0), solver="matrix_free"),
+        mg.DLAE(l2=4, dropout=0.4).fit(log(0), solver="matrix_free"),
+    ]
+    monkeypatch.setattr(probing, "diagonal", None)  # nothing is estimated again
+    found = [model.changed(b=2), mg.EDLAE(l2=4, dropout=0.4).fit(model), mg.DLAE(l2=4, dropout=0.4).fit(model)]
+    for one, other in zip(found, expected, strict=True):
+        alike(one, other)
+        assert one.report_.solver == "reused"
+        assert one.report_.residual == model.report_.residual
+        assert one.report_.deviation == other.report_.deviation
+
+
+def test_it_keeps_no_gram():
+    for ask in (mg.EASE().fit, mg.EASE().plan):
+        with pytest.raises(ParameterError, match=r"keep_gram.*matrix_free.*avoids"):
+            ask(log(0), solver="matrix_free", keep_gram=True)
+
+
 OTHERS = [mg.LowRankEDLAE(), mg.LowRankDLAE(), mg.SLIM(), mg.RG2(), mg.LRR(), mg.WRMF(), mg.ItemKNN(), mg.Popularity()]
 
 

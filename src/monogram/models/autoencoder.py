@@ -21,6 +21,7 @@ from monogram.models.base import Recommender, Work
 Float = NDArray[np.float64]
 WORST_RESIDUAL = 1e-3
 WORST_ERROR = 1e-2
+NOISE = 1e-13  # of a penalty: what the order of a sum may change
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,11 @@ def tiny() -> NDArray[np.float32]:
     """The smallest data that compiles everything: two users, two items."""
     matrix: NDArray[np.float32] = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
     return matrix
+
+
+def alike(one: Float, other: Float) -> NDArray[np.bool_]:
+    """Which penalties are the same, but for the order of the sums they come from."""
+    return np.abs(one - other) <= NOISE * other
 
 
 def judge(work: Work) -> None:

@@ -55,6 +55,8 @@ class FullRank(Autoencoder):
         Exact (Woodbury), in O(n²·r) for r users, or O(m²·r) in the dual; in place, and all or nothing: after an error
         the model is as it was. Only an interrupt while the weights are rewritten leaves it unfitted.
 
+        A matrix-free model is its log: the change is a new log and, where it needs c, a new estimate as in a fit.
+
         Parameters
         ----------
         log : as for `fit`
@@ -118,8 +120,8 @@ class FullRank(Autoencoder):
         """A new fitted model of the same log with other parameters; this one stays as it is.
 
         Another head (a, b, zero_diagonal) costs no factorisation. Another l2 or dropout costs one, and no pass over the
-        log: it needs the Gram, which `fit(..., keep_gram=True)` keeps. For another class, `fit` takes this model in
-        place of the log: `DEQL(l2=50).fit(model)`.
+        log: it needs the Gram, which `fit(..., keep_gram=True)` keeps; a matrix-free model needs none, and costs a fit.
+        For another class, `fit` takes this model in place of the log: `DEQL(l2=50).fit(model)`.
 
         Parameters
         ----------

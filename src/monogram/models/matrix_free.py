@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from monogram.data.interactions import Interactions
 from monogram.engine import free, probing
 from monogram.engine.gram import squares
-from monogram.models.autoencoder import judge, tiny
+from monogram.models.autoencoder import alike, judge, tiny
 from monogram.models.base import Work
 from monogram.weights import Free
 
@@ -31,3 +31,15 @@ def fit(model: FullRank, log: Interactions, work: Work, planned: int) -> Free:
     work.tick("residual")
     judge(work)
     return Free(log.matrix, system.penalties, tolerance, work.dtype, c, system=system)
+
+
+def another_head(model: FullRank, held: Free, work: Work) -> Free | None:
+    """The weights of a model with the penalties of another; None where those differ, or c is needed and not there."""
+    given: FullRank = work.given
+    same = alike(model._penalties(held.system.d), held.penalties).all() and work.dtype == held.system.dtype
+    if not same or work.solver not in ("auto", free.NAME) or (model.diagonal and held.diagonal is None):
+        return None
+    report, c = given.report_, held.diagonal if model.diagonal else None
+    work.used, work.residual, work.error = "reused", report.residual, report.error
+    work.deviation = None if c is None else report.deviation
+    return Free(given.log_.matrix, held.penalties, held.tolerance, work.dtype, c, system=held.system)

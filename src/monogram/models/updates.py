@@ -18,13 +18,14 @@ from monogram import ranking
 from monogram.data import changes
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine import inverse, parallel, update
+from monogram.engine import free, inverse, parallel, update
 from monogram.engine import memory as memory_
 from monogram.engine.gram import squares
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
-from monogram.models.autoencoder import WORST_ERROR, Kept
+from monogram.models import matrix_free
+from monogram.models.autoencoder import WORST_ERROR, Kept, alike
 from monogram.models.base import Recommender, Report, Work
-from monogram.weights import Dense, Dual, Weights
+from monogram.weights import Dense, Dual, Free, Weights
 
 if TYPE_CHECKING:
     from monogram.models.full_rank import FullRank
@@ -34,7 +35,6 @@ Indices = NDArray[np.int64]
 Model = TypeVar("Model", bound="FullRank")
 DRIFT = {"float32": 1e-5, "float64": 1e-10}  # residual up to which changes go on
 WORSE = 4.0  # times the residual of the fit, where that is larger
-NOISE = 1e-13  # of a penalty: what the order of a sum may change
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,8 @@ def check(model: Recommender) -> None:
     name = type(model).__name__
     if model.pruning_ is not None:
         raise ParameterError(f"this {name} was pruned: what is left is no inverse. Change the whole one, then prune it")
+    if isinstance(weights, Free):
+        return
     if not isinstance(weights, Dense | Dual):
         raise ParameterError(
             f"this {name} holds weights of kind {weights.kind!r}, which cannot be changed without a refit; only the "
@@ -133,6 +135,8 @@ class _Dearer(Exception):
 
 def _change(model: Model, after: changes.Changed, how: How) -> Model:
     """The model of the log after a change, in place of the model before; or an error, and nothing changed."""
+    if isinstance(model.weights_, Free):
+        return _refitted(model, after.log, "without a square array a model is its log, which is what changed", how)
     work = Work(model.report_.dtype, memory_.parse(how.memory), parallel.count(how.threads))
     prepare = _dual if isinstance(model.weights_, Dual) else _primal
     with parallel.limited(how.threads), memory_.Peak() as peak:
@@ -178,7 +182,7 @@ def _penalties(model: FullRank, log: Interactions, d: Float, how: How) -> tuple[
     before = np.concatenate([model._kept.penalties, model._penalties(np.zeros(new))])
     if how.penalties == "followed":
         wanted = model._penalties(d)
-        return before, np.where(np.abs(wanted - before) > NOISE * before, wanted, before)
+        return before, np.where(alike(wanted, before), before, wanted)
     was = np.concatenate([squares(model.log_.matrix), np.zeros(new)])
     if model._rates()[0] == 0 and ((was == 0) & (d > 0)).any():
         raise ParameterError(
@@ -325,8 +329,7 @@ def _report(before: Report, work: Work, found: tuple[float, float], note: str) -
 def _refitted(model: Model, log: Interactions, why: str, how: How) -> Model:
     """A refit in place of a change: the model before stays until the new one is there."""
     fresh = type(model)(**model.params())
-    gram = model._kept.gram is not None
-    solver = "dual" if isinstance(model.weights_, Dual) else "primal"
+    gram, solver = model._kept is not None and model._kept.gram is not None, _solver(model)
     fresh.fit(log, dtype=model.report_.dtype, memory=how.memory, threads=how.threads, solver=solver, keep_gram=gram)
     followed = "" if how.penalties == "followed" else "; the penalties were followed"
     report = replace(fresh.report_, note=f"refit: {why}{followed}")
@@ -342,16 +345,23 @@ def changed(model: Model, parameters: dict[str, Any], memory: int | float | str 
     if strange:
         raise ParameterError(f"{type(model).__name__} has no parameter {strange[0]!r}; it has {', '.join(own)}")
     fresh = type(model)(**(own | parameters))
-    solver = "dual" if isinstance(model.weights_, Dual) else "primal"
-    return fresh.fit(model, dtype=model.report_.dtype, memory=memory, threads=threads, solver=solver)
+    return fresh.fit(model, dtype=model.report_.dtype, memory=memory, threads=threads, solver=_solver(model))
+
+
+def _solver(model: FullRank) -> str:
+    """The solver whose weights a model holds."""
+    kinds = {Dense.kind: "primal", Dual.kind: "dual", Free.kind: free.NAME}
+    return kinds[model.weights_.kind]
 
 
 def another_head(model: FullRank, work: Work) -> Weights | None:
     """The weights of a model from those of another with the same inverse; None, and the Gram, where it has another."""
     given: FullRank = work.given
+    if isinstance(given.weights_, Free):
+        return matrix_free.another_head(model, given.weights_, work)
     log, weights, kept, d = given.log_, given.weights_, given._kept, squares(given.log_.matrix)
     wanted = model._penalties(d)
-    same = bool((np.abs(wanted - kept.penalties) <= NOISE * kept.penalties).all()) and work.dtype == given.report_.dtype
+    same = alike(wanted, kept.penalties).all() and work.dtype == given.report_.dtype
     if work.keep_gram and kept.gram is None:
         raise ParameterError("keep_gram=True, but the model given in place of a log kept no Gram; fit on the log")
     if kept.gram is not None:
