@@ -263,6 +263,7 @@ def _lanczos(
     basis[:, :block] = _first(rng, size, block, start)
     done, have, used, lowest, idle = 0, block, 0, np.inf, 0
     for _ in range(RESTARTS):
+        middle = np.inf if start is None else max(rank, (done + most) / 2)
         while True:
             rest = apply(basis[:, done:have])
             used += have - done
@@ -275,13 +276,11 @@ def _lanczos(
             last, done = have - done, have
             if done + block > most:
                 break
+            if done - last < middle <= done and not _ritz(projected[:done, :done], coupling, rank, how)[3].any():
+                break  # a near start may arrive between restarts
             basis[:, done : done + block] = following
             have = done + block
-        values, turns = _ritz(projected[:done, :done], rank)
-        residuals = np.linalg.norm(coupling @ turns[done - last :], axis=0)
-        goal = 0.5 * how.tolerance * _sizes(values[:rank])
-        goal[how.not_zero(values[:rank]) :] = 10 * np.finfo(dtype).eps * values[0]
-        wrong = ~(residuals[:rank] <= goal)
+        values, turns, residuals, wrong = _ritz(projected[:done, :done], coupling, rank, how)
         kept = rank if not wrong.any() else min(turns.shape[1], rank + (done - rank) // 2)
         _rotate(basis, done, turns[:, :kept])
         if not wrong.any():
@@ -307,14 +306,21 @@ def _first(rng: np.random.Generator, size: int, block: int, start: NDArray[Any] 
     return np.asarray(np.linalg.qr(found)[0])
 
 
-def _ritz(projected: Float, rank: int) -> tuple[Float, Float]:
-    """Eigenpairs of the projected problem, largest first: the wanted ones and half of the rest."""
+def _ritz(projected: Float, coupling: Float, rank: int, how: _How) -> tuple[Float, Float, Float, NDArray[np.bool_]]:
+    """Eigenpairs of the projected problem, largest first: the wanted ones and half of the rest.
+
+    With them the residuals, which the coupling to what follows leaves, and which wanted ones have not arrived.
+    """
     done = len(projected)
     kept = min(done, rank + (done - rank) // 2)
     values, turns = scipy.linalg.eigh(
         projected, subset_by_index=[done - kept, done - 1], check_finite=False, lower=False
     )
-    return values[::-1], turns[:, ::-1]
+    values, turns = values[::-1], turns[:, ::-1]
+    residuals = np.linalg.norm(coupling @ turns[done - coupling.shape[1] :], axis=0)
+    goal = 0.5 * how.tolerance * _sizes(values[:rank])
+    goal[how.not_zero(values[:rank]) :] = 10 * np.finfo(how.dtype).eps * values[0]
+    return values, turns, residuals, ~(residuals[:rank] <= goal)
 
 
 def _orthogonalise(basis: NDArray[Any], block: NDArray[Any]) -> Float:
