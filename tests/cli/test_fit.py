@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import monogram as mg
@@ -68,9 +69,20 @@ def test_without_a_square_array(log, tmp_path):
     assert mg.load(tmp_path / "free.mono").weights_.kind == "free"
 
 
+def test_with_its_gram(log, tmp_path):
+    done = run("fit", log, "-o", tmp_path / "a.mono", "--model", "edlae", "--l2", 5, "--keep-gram", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["solver"] == "primal"
+    found = mg.load(tmp_path / "a.mono").changed(l2=9).item_weights()
+    expected = mg.EDLAE(l2=9).fit(mg.read(log, quiet=True), solver="primal").item_weights()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
+        (("--model", "lrr", "--keep-gram"), "is for the full-rank models"),
+        (("--model", "ease", "--keep-gram", "--solver", "dual"), "which solver='dual' avoids"),
         (("--model", "lrr", "--l2", "1,x"), "expected a number, or numbers with commas"),
         (("--model", "ease", "--l2", "1,2"), "l2 = (1.0, 2.0); expected a number"),
         (("--model", "rg2", "--solver", "guess"), "expected one of auto, primal, dual, closed_form, als, newton_cg"),

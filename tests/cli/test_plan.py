@@ -34,6 +34,13 @@ def test_a_size_as_json(program):
     assert [row["solver"] for row in found["costs"]] == ["primal", "dual", "matrix_free"]
 
 
+def test_a_kept_gram_is_counted(program):
+    asked = ("plan", "--size", "60000,10000,800000", "--memory", "100 GB", "--json")
+    plain, kept = (json.loads(program(*asked, *more).out) for more in ((), ("--keep-gram",)))
+    assert plain["chosen"] == kept["chosen"] == "primal"
+    assert kept["costs"][0]["bytes"] - plain["costs"][0]["bytes"] == 4 * 10_000**2
+
+
 def test_over_budget_is_shown_and_has_its_code(program):
     asked = ("plan", "--size", "300000,400000,8000000", "--memory", "1 GB", "--model", "low_rank_edlae")
     done = program(*asked)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from monogram.cli.common import Json, Memory, ModelName, Threads, answer, not_over, read_log, talk
-from monogram.cli.flags import Solver, column_flags, make, model_flags, split_solver
+from monogram.cli.flags import KeepGram, Solver, column_flags, make, model_flags, split_solver
 
 
 @model_flags
@@ -27,12 +27,14 @@ def command(
     model: ModelName = "ease",
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     solver: Solver = None,
+    keep_gram: KeepGram = False,
     memory: Memory = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Learn from a log and write a model file."""
-    how = {"dtype": dtype, "memory": memory, "threads": threads, "solver": split_solver(model, solver, parameters)}
+    how: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
+    how["solver"] = split_solver(model, solver, parameters)
     made = make(model, parameters)
     not_over(output, log)
     made.plan((1, 1, 1), **how)  # wrong options, before reading

@@ -129,6 +129,15 @@ Solver = Annotated[
 ]
 
 
+KeepGram = Annotated[
+    bool,
+    typer.Option(
+        "--keep-gram",
+        help="Full-rank models: keep the Gram, a second square array, so that l2 and dropout can be changed later.",
+    ),
+]
+
+
 def split_solver(name: str, given: list[str] | None, parameters: dict[str, Any]) -> str:
     """The solver of `fit`; one that is a parameter of the model goes to its parameters."""
     from monogram.models.registry import model_class

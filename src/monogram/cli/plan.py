@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from monogram.cli.common import Json, Memory, ModelName, Threads, answer, read_log
-from monogram.cli.flags import Solver, column_flags, make, model_flags, split_solver
+from monogram.cli.flags import KeepGram, Solver, column_flags, make, model_flags, split_solver
 from monogram.errors import ParameterError
 
 
@@ -25,6 +25,7 @@ def command(
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     memory: Memory = None,
     solver: Solver = None,
+    keep_gram: KeepGram = False,
     threads: Threads = None,
     as_json: Json = False,
     *,
@@ -40,7 +41,8 @@ def command(
     chosen = split_solver(model, solver, parameters)
     recommender = make(model, parameters)
     given = parse_size(size) if size is not None else read_log(str(log), columns)
-    found = recommender.plan(given, dtype=dtype, memory=memory, threads=threads, solver=chosen)
+    how: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
+    found = recommender.plan(given, **how, solver=chosen)
     if as_json:
         answer(_document(model, recommender, found))
     else:
