@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from monogram import cli
 from monogram.cli.common import spelled
 from monogram.data import files, gather, spill
 from monogram.data.gather import Gatherer
-from monogram.errors import DataError, ParameterError, StorageError
+from monogram.errors import DataError, MemoryBudgetError, ParameterError, StorageError, UnknownIdError
 
 PAGE = Path(__file__).parents[1] / "docs" / "bad-input.md"
 FIRST = re.findall(r"^\| ([^|]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -283,6 +284,80 @@ def test_unknown_items_in_a_history(monogram, model_file):
     assert {row["item"] for row in json.loads(out)} == {"jam", "oat"}
     assert "left out: 'jam ', 'rye'; ids in --history are separated by commas" in err
     assert "Did you mean 'jam'" in err
+
+
+@pytest.fixture
+def unchanged(model_file, monogram):
+    """A change that is refused: the error in Python and by the command; the model and its file stay."""
+    former, model = model_file.read_bytes(), mg.load(model_file)
+    before = model.item_weights()
+
+    def refuse(kind, words, call, *arguments) -> None:
+        with pytest.raises(kind, match=words):
+            call(model)
+        np.testing.assert_array_equal(model.item_weights(), before)
+        assert list(model.log_.users) == ["ann", "bob"]
+        if arguments:
+            code, out, err = monogram("update", model_file, *arguments, "-o", model_file)
+            assert (code, out) == (kind.exit_code, "")
+            assert re.search(words, err)
+        assert model_file.read_bytes() == former
+
+    return refuse
+
+
+def test_users_to_forget_who_are_not_there(unchanged):
+    unchanged(UnknownIdError, "1 of the users to forget.*'eve'", lambda m: m.forget_users(["ann", "eve"]),
+              "--forget", "ann,eve")  # fmt: skip
+
+
+def test_everyone_to_forget(unchanged):
+    unchanged(DataError, "none of the log's 4 events is left", lambda m: m.forget_users(["ann", "bob"]),
+              "--forget", "ann,bob")  # fmt: skip
+
+
+def test_items_the_model_does_not_know(unchanged, write, model_file, monogram, tmp_path):
+    log = write("user,item\neve,rye\neve,tea\n")
+    unchanged(UnknownIdError, "items this model does not know: 'rye'.*new[_-]items",
+              lambda m: m.add_users(mg.read(log, quiet=True)), "--add", log)  # fmt: skip
+    assert monogram("update", model_file, "--add", log, "--new-items", "-o", tmp_path / "new.mono")[0] == 0
+    assert "rye" in mg.load(tmp_path / "new.mono").log_.items
+
+
+def test_items_to_add_that_are_there_already(unchanged):
+    unchanged(ParameterError, "in the catalogue already: 'tea'", lambda m: m.add_items(["rye", "tea"]))
+    unchanged(DataError, "'rye' occurs 2 times", lambda m: m.add_items(["rye", "rye"]))
+
+
+def test_ids_of_another_kind(unchanged):
+    unchanged(DataError, "string", lambda m: m.add_users([(uuid.UUID(int=5), "tea")]))
+
+
+def test_users_to_add_and_to_forget_at_once(monogram, model_file, write):
+    former = model_file.read_bytes()
+    log = write("user,item\nann,oat\n")
+    code, out, err = monogram("update", model_file, "--add", log, "--forget", "ann", "-o", model_file)
+    assert (code, out) == (ParameterError.exit_code, "")
+    assert "'ann' would be forgotten and added at once" in err
+    assert model_file.read_bytes() == former
+
+
+def test_a_change_of_a_model_that_is_no_inverse(monogram, model_file, tmp_path):
+    small = mg.load(model_file).prune(2)
+    with pytest.raises(ParameterError, match="was pruned"):
+        small.forget_users("ann")
+    path = tmp_path / "popular.mono"
+    mg.Popularity().fit([("ann", "tea"), ("bob", "jam")]).save(path)
+    former = path.read_bytes()
+    code, out, err = monogram("update", path, "--forget", "ann", "-o", path)
+    assert (code, out) == (ParameterError.exit_code, "")
+    assert "only the full-rank models" in err
+    assert path.read_bytes() == former
+
+
+def test_a_change_over_its_memory(unchanged):
+    unchanged(MemoryBudgetError, "may use 1", lambda m: m.forget_users("ann", memory="1 kB"),
+              "--forget", "ann", "--memory", "1 kB")  # fmt: skip
 
 
 def test_output_folder_missing(monogram, model_file, tmp_path):
