@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine import parallel
+from monogram.engine.heads import bounds
 from monogram.engine.heap import offer, sort
 from monogram.engine.native import kernel
 from monogram.engine.topk import Best, Eligible, arrays, empty
@@ -48,6 +49,8 @@ def heads_by_gathering(
     """For each head, a row of `scales`: what `best_by_gathering` gives with it."""
     users = histories.shape[0]
     best = empty(users, k, len(scales))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes, upper = bounds(scales / scales[0])
 
     def block(start: int, stop: int) -> None:
         lanes = np.zeros((by_item.shape[1], LANES), coefficients.dtype)
@@ -58,6 +61,8 @@ def heads_by_gathering(
             by_item.indices,
             by_item.data,
             scales,
+            sizes,
+            upper,
             histories.indptr,
             histories.indices,
             own,
@@ -72,12 +77,25 @@ def heads_by_gathering(
 
 
 @kernel
+def _floor(scores: Any, counts: Any, sizes: Any, user: int, k: int) -> float:
+    """What an item's first score times its largest factor must exceed to enter any head's full list, a little less."""
+    low = np.inf
+    for h in range(len(sizes)):
+        if counts[h, user] < k:
+            return -np.inf
+        low = min(low, scores[h, user, 0] / sizes[h])
+    return low * (1 - 1e-9)
+
+
+@kernel
 def _gathered(
     lanes: Any,
     indptr: Any,
     indices: Any,
     data: Any,
     scales: Any,
+    sizes: Any,
+    upper: Any,
     history_pointers: Any,
     history: Any,
     own: Any,
@@ -99,6 +117,7 @@ def _gathered(
     limited = len(only_pointers) > 0
     at_only = only_pointers[start : stop + 1].copy()
     k = best_items.shape[2]
+    floors = np.full(width, -np.inf)  # below, an item is in no head's list; known once all lists are full
     for j in range(len(mask)):
         s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0  # scalars stay in registers, and become one vector
         for p in range(indptr[j], indptr[j + 1]):
@@ -131,10 +150,16 @@ def _gathered(
                     allowed = False
             if not allowed:
                 continue
+            if floors[lane] > 0 and mine == 0.0 and sums[lane] * scales[0, j] * upper[j] <= floors[lane]:
+                continue
+            taken = False
             for h in range(len(scales)):
                 score = sums[lane] * scales[h, j] + mine + 0.0  # 0, not −0
                 if counts[h, user] < k or score > best_scores[h, user, 0]:
                     counts[h, user] = offer(best_items[h, user], best_scores[h, user], counts[h, user], j, score)
+                    taken = True
+            if taken and len(upper) > 0:
+                floors[lane] = _floor(best_scores, counts, sizes, user, k)
     for h in range(len(scales)):
         for user in range(start, stop):
             sort(best_items[h, user], best_scores[h, user], counts[h, user])
