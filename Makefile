@@ -44,6 +44,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/spectral.py
 	$(BIN)/python benchmarks/tuning.py
 	$(BIN)/python benchmarks/updates.py
+	$(BIN)/python benchmarks/disk.py 6000 '60 MB'
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

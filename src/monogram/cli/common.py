@@ -30,6 +30,12 @@ def names_of_models(incomplete: str) -> list[str]:
 ModelName = Annotated[str, typer.Option("--model", help="Name of the model.", autocompletion=names_of_models)]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads to use; all cores when not given.")]
+Scratch = Annotated[
+    Path | None,
+    typer.Option(
+        "--scratch", help="Folder for the large files of a fit on disk; named, it is used when memory is short."
+    ),
+]
 Memory = Annotated[str | None, typer.Option("--memory", help="What a fit may take, such as '8 GB'.")]
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Memory, ModelName, Threads, answer, not_over, read_log, talk
+from monogram.cli.common import Json, Memory, ModelName, Scratch, Threads, answer, not_over, read_log, talk
 from monogram.cli.flags import KeepGram, Solver, column_flags, make, model_flags, split_solver
 
 
@@ -29,12 +29,16 @@ def command(
     solver: Solver = None,
     keep_gram: KeepGram = False,
     memory: Memory = None,
+    scratch: Scratch = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Learn from a log and write a model file."""
+    chosen = split_solver(model, solver, parameters)
+    if chosen == "disk" and scratch is None:
+        scratch = output.absolute().parent
     how: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
-    how["solver"] = split_solver(model, solver, parameters)
+    how |= {"solver": chosen, "scratch": scratch}
     made = make(model, parameters)
     not_over(output, log)
     made.plan((1, 1, 1), **how)  # wrong options, before reading

@@ -124,7 +124,7 @@ Solver = Annotated[
     list[str] | None,
     typer.Option(
         "--solver",
-        help="auto, primal or dual, for full-rank models matrix_free; or the model's own, for one that has a choice.",
+        help="auto, primal or dual, for full-rank models disk or matrix_free; or the model's own, if it has a choice.",
     ),
 ]
 

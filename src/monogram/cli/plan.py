@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Memory, ModelName, Threads, answer, read_log
+from monogram.cli.common import Json, Memory, ModelName, Scratch, Threads, answer, read_log
 from monogram.cli.flags import KeepGram, Solver, column_flags, make, model_flags, split_solver
 from monogram.errors import ParameterError
 
@@ -26,6 +26,7 @@ def command(
     memory: Memory = None,
     solver: Solver = None,
     keep_gram: KeepGram = False,
+    scratch: Scratch = None,
     threads: Threads = None,
     as_json: Json = False,
     *,
@@ -42,7 +43,7 @@ def command(
     recommender = make(model, parameters)
     given = parse_size(size) if size is not None else read_log(str(log), columns)
     how: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
-    found = recommender.plan(given, **how, solver=chosen)
+    found = recommender.plan(given, **how, solver=chosen, scratch=scratch)
     if as_json:
         answer(_document(model, recommender, found))
     else:

@@ -52,6 +52,57 @@ def _routine(name: str, dtype: np.dtype[Any]) -> tuple[Any, type]:
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(shape))(address), integer
 
 
+def _call(name: str, dtype: np.dtype[Any], *arguments: Any) -> int:
+    """Call a routine; the value of its last integer argument (LAPACK's info) comes back."""
+    function, integer = _routine(name, dtype)
+    scalar = _PREFIX[dtype][1]
+    kept: list[Any] = []
+    for letter, value in zip(_SIGNATURES[name][1], arguments, strict=True):
+        if letter == "a":
+            kept.append(ctypes.c_void_p(value))
+        elif letter == "c":
+            kept.append(ctypes.create_string_buffer(value))
+        else:
+            kept.append((integer if letter == "i" else scalar)(value))
+    function(*[k if isinstance(k, ctypes.c_void_p) else ctypes.addressof(k) for k in kept])
+    return int(kept[-1].value or 0)
+
+
+def gemm(
+    target: NDArray[Any],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transpose: bytes = b"NN",
+) -> None:
+    """target ← beta·target + alpha · op(left) · op(right), of arrays or blocks with unit steps down their columns."""
+    inner = left.shape[0 if transpose[:1] == b"T" else 1]
+    sizes = (*target.shape, inner)
+    if 0 in target.shape:
+        return
+    a, b, c = (_block(one, target.dtype) for one in (left, right, target))
+    _call("gemm", target.dtype, transpose[:1], transpose[1:], *sizes, alpha, *a, *b, beta, *c)
+
+
+def trsm(triangle: NDArray[Any], panel: NDArray[Any], *, side: bytes) -> None:
+    """Panel ← panel · triangle⁻ᵀ (side R) or triangle⁻¹ · panel (side L), the triangle a lower one."""
+    transpose = b"T" if side == b"R" else b"N"
+    blocks = (*_block(triangle, panel.dtype), *_block(panel, panel.dtype))
+    _call("trsm", panel.dtype, side, b"L", transpose, b"N", *panel.shape, 1.0, *blocks)
+
+
+def _block(array: NDArray[Any], dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Address and leading dimension of an array, or of a block of one, that BLAS can work on."""
+    if array.dtype != dtype or dtype not in _PREFIX or array.ndim != 2:
+        raise ParameterError(f"a block is {array.dtype} of shape {array.shape}; expected two axes of {dtype}")
+    if array.shape[0] > 1 and array.strides[0] != array.itemsize:
+        raise ParameterError("a block must have unit steps down its columns (Fortran order)")
+    down = array.strides[1] // array.itemsize if array.shape[1] > 1 else 0
+    return array.ctypes.data, max(1, array.shape[0], down)
+
+
 class Blocks:
     """Level-3 routines between blocks of one square Fortran-ordered matrix, in place.
 
@@ -72,21 +123,16 @@ class Blocks:
         self._matrix = matrix  # keeps the memory alive while its address is used
         self._base = matrix.ctypes.data
         self._size = matrix.itemsize
-        self._scalar = _PREFIX[matrix.dtype][1]
 
     def _call(self, name: str, *arguments: Any) -> int:
-        """Call a routine; the value of its last integer argument (LAPACK's info) comes back."""
-        function, integer = _routine(name, self._matrix.dtype)
-        kept: list[Any] = []
-        for letter, value in zip(_SIGNATURES[name][1], arguments, strict=True):
-            if letter == "a":  # (row, column): Python integers do not overflow
-                kept.append(ctypes.c_void_p(self._base + (value[0] + value[1] * self.n) * self._size))
-            elif letter == "c":
-                kept.append(ctypes.create_string_buffer(value))
-            else:
-                kept.append((integer if letter == "i" else self._scalar)(value))
-        function(*[k if isinstance(k, ctypes.c_void_p) else ctypes.addressof(k) for k in kept])
-        return int(kept[-1].value)
+        """Call a routine on blocks, each given by the row and the column of its first entry."""
+        shape = _SIGNATURES[name][1]
+        placed = (self._at(*one) if letter == "a" else one for letter, one in zip(shape, arguments, strict=True))
+        return _call(name, self._matrix.dtype, *placed)
+
+    def _at(self, row: int, column: int) -> int:
+        """An address: Python integers do not overflow."""
+        return int(self._base + (row + column * self.n) * self._size)
 
     def gemm(
         self,

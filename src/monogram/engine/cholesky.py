@@ -40,9 +40,18 @@ def potrf(matrix: NDArray[Any], *, leaf: int = LEAF, tick: Tick = _ignore) -> No
 
 def potri(matrix: NDArray[Any], *, leaf: int = LEAF, tick: Tick = _ignore) -> None:
     """A⁻¹ from its Cholesky factor L, in place, lower triangle (2n³/3 flops): L⁻¹, then L⁻ᵀL⁻¹."""
-    work = _Factor(matrix, leaf, tick)
-    work.trtri(0, matrix.shape[0])
-    work.lauum(0, matrix.shape[0])
+    trtri(matrix, leaf=leaf, tick=tick)
+    lauum(matrix, leaf=leaf, tick=tick)
+
+
+def trtri(matrix: NDArray[Any], *, leaf: int = LEAF, tick: Tick = _ignore) -> None:
+    """L⁻¹ of a lower triangle, in place (n³/3 flops)."""
+    _Factor(matrix, leaf, tick).trtri(0, matrix.shape[0])
+
+
+def lauum(matrix: NDArray[Any], *, leaf: int = LEAF, tick: Tick = _ignore) -> None:
+    """The lower triangle of LᵀL, in place (n³/3 flops)."""
+    _Factor(matrix, leaf, tick).lauum(0, matrix.shape[0])
 
 
 def _even(n: int, leaf: int) -> int:

@@ -56,15 +56,26 @@ def gram(
     done : callable, optional
         Receives the number of columns finished, for progress.
     """
-    rows, n = matrix.shape
-    weights = np.ones(rows) if weights is None else np.ascontiguousarray(weights, np.float64)
-    pointers, owners, places = by_column(matrix)
-    arguments = (pointers, owners, places, matrix.indptr, matrix.indices, matrix.data, weights, out)
+    Columns(matrix, weights, threads).write(out, done=done)
 
-    def columns(start: int, stop: int) -> None:
-        _columns(*arguments, start, stop, np.empty(n))
 
-    parallel.over(columns, n, max(16, min(256, n // (8 * threads) + 1)), threads, done)
+class Columns:
+    """The lower triangle of Aᵀ·diag(w)·A, some columns at a time; see `gram`."""
+
+    def __init__(self, matrix: Any, weights: Float | None = None, threads: int = 1) -> None:
+        rows, self.n = matrix.shape
+        weights = np.ones(rows) if weights is None else np.ascontiguousarray(weights, np.float64)
+        self._data = (*by_column(matrix), matrix.indptr, matrix.indices, matrix.data, weights)
+        self._threads = threads
+
+    def write(self, out: NDArray[Any], first: int = 0, top: int = 0, done: Any = None) -> None:
+        """Write as many columns as `out` has, from column `first` on, from row `top` down (top ≤ first)."""
+        width, n = out.shape[1], self.n
+
+        def columns(start: int, stop: int) -> None:
+            _columns(*self._data, out, first + start, first + stop, top, first, np.empty(n))
+
+        parallel.over(columns, width, max(16, min(256, width // (8 * self._threads) + 1)), self._threads, done)
 
 
 def by_column(matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
@@ -99,9 +110,11 @@ def _columns(
     out: Any,
     start: int,
     stop: int,
+    top: int,
+    left: int,
     total: Any,
 ) -> None:
-    n = out.shape[0]
+    n = len(total)
     for j in range(start, stop):
         total[j:] = 0.0
         for p in range(pointers[j], pointers[j + 1]):
@@ -111,4 +124,4 @@ def _columns(
             for q in range(first, indptr[row + 1]):  # sorted: from column j on
                 total[indices[q]] += factor * data[q]
         for i in range(j, n):
-            out[i, j] = total[i]
+            out[i - top, j - left] = total[i]

@@ -134,6 +134,20 @@ class Readable(Protocol):
         """Columns C[:, items], in float64."""
 
 
+class Known(Readable, Protocol):
+    """What every inverse answers, wherever it lies."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision it is held in."""
+
+    def times(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product C·block, in the block's precision."""
+
+    def off(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product (C − diag c)·block, in the block's precision."""
+
+
 def symmetric_times(square: NDArray[Any], block: NDArray[Any], rows: int = 1024) -> NDArray[Any]:
     """A symmetric array times a block, in the block's precision; an array of another one is turned by slabs."""
     if square.dtype == block.dtype:

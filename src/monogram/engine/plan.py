@@ -12,7 +12,9 @@ import numpy as np
 from monogram.engine import free, parallel, probing
 from monogram.engine.memory import show
 from monogram.engine.spectrum import SLAB, method, widths
-from monogram.errors import MemoryBudgetError, ParameterError
+from monogram.engine.tiled import HELD, tile_size
+from monogram.engine.tiles import disk_bytes
+from monogram.errors import MemoryBudgetError, ParameterError, StorageError
 
 # Dual weights answer a new user with m² work where primal ones add a few rows, so the dual must be clearly cheaper.
 DUAL_ADVANTAGE = 2.0
@@ -20,6 +22,8 @@ DUAL_ADVANTAGE = 2.0
 WORKSPACE = 10_000_000
 # Speed at which scattered rows are gathered, as a share of that of a copy.
 GATHERED = 0.5
+# Bytes a second of a disk, where they were not measured: an ordinary SSD.
+DISK_RATE = 5e8
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ class Cost:
     """The price of one way to fit.
 
     `advice` is what would make it smaller, where that is not fewer users or items; `stages` are its long parts: name,
-    work, and what the work is counted in; `history` are the flops of one history's answer, where they are many.
+    work, and what the work is counted in; `history` are the flops of one history's answer, where they are many, and
+    `answer` its seconds; `disk` is what its files take.
     """
 
     solver: str
@@ -67,6 +72,7 @@ class Cost:
     stages: tuple[tuple[str, float, str], ...] = ()
     history: float = 0.0
     answer: float = 0.0
+    disk: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Extra:
 
 @dataclass(frozen=True)
 class Plan:
-    """The way chosen and why, the others beside it, and the budget it must stay in."""
+    """The way chosen and why, the others beside it, and the budget it must stay in; `room` is that of its files."""
 
     users: int
     items: int
@@ -91,16 +97,28 @@ class Plan:
     chosen: Cost
     costs: tuple[Cost, ...]
     why: str = ""
+    room: int | None = None
 
     @property
     def fits(self) -> bool:
-        """Whether the chosen way stays in the budget."""
-        return self.chosen.bytes <= self.budget
+        """Whether the chosen way stays in the budget, and its files in their room."""
+        return not self._over(self.chosen)
+
+    def _over(self, cost: Cost) -> str:
+        """What a way takes too much of, if anything."""
+        if cost.bytes > self.budget:
+            return "over budget"
+        return "no room on the disk" if self.room is not None and cost.disk > self.room else ""
 
     def require(self) -> Plan:
-        """The plan itself if it fits; else a MemoryBudgetError that says what would."""
-        if not self.fits:
+        """The plan itself if it fits; else a MemoryBudgetError that says what would, or a StorageError."""
+        if self.chosen.bytes > self.budget:
             raise MemoryBudgetError(_refusal(self))
+        if not self.fits:
+            raise StorageError(
+                f"the fit needs {show(self.chosen.disk)} on the disk, which has room for {show(self.room or 0)}; "
+                "nothing was written: make room, or name another folder (scratch)"
+            )
         return self
 
     def rows(self) -> list[dict[str, Any]]:
@@ -109,8 +127,9 @@ class Plan:
             {
                 "solver": cost.solver,
                 "chosen": cost == self.chosen,
-                "fits": cost.bytes <= self.budget,
+                "fits": not self._over(cost),
                 "bytes": cost.bytes,
+                "disk": cost.disk,
                 "flops": cost.flops,
                 "seconds": cost.seconds,
             }
@@ -120,18 +139,27 @@ class Plan:
 
     def __str__(self) -> str:
         wide = max(8, *(len(cost.solver) for cost in self.costs))
+        filed = any(cost.disk for cost in self.costs)
         lines = [
             f"{self.users:,} users × {self.items:,} items, {self.events:,} events, {self.dtype}, "
             f"budget {show(self.budget)}",
-            f"{'solver':{wide}} {'peak':>9} {'flops':>9} {'time':>9}",
+            f"{'solver':{wide}} {'peak':>9} {'flops':>9} {'time':>9}" + (f" {'files':>9}" if filed else ""),
         ]
         for cost in self.costs:
-            note = "  ← chosen" if cost == self.chosen else ""
-            note += "" if cost.bytes <= self.budget else "  over budget"
-            note += f"  and {duration(cost.answer)} a history" if cost.answer else ""
-            price = f"{show(cost.bytes):>9} {cost.flops:>9.2g} {duration(cost.seconds):>9}"
-            lines.append(f"{cost.solver:{wide}} {price}{note}")
+            files = f" {show(cost.disk) if cost.disk else '-':>9}" if filed else ""
+            price = f"{show(cost.bytes):>9} {cost.flops:>9.2g} {duration(cost.seconds):>9}{files}"
+            lines.append(f"{cost.solver:{wide}} {price}{self._note(cost)}")
         return "\n".join(lines + [self.why] * bool(self.why))
+
+    def _note(self, cost: Cost) -> str:
+        """What is to be said of a way beside its price."""
+        said = (
+            "← chosen" if cost == self.chosen else "",
+            self._over(cost),
+            "only when asked for: name a folder" if cost.disk and self.room is None else "",
+            f"and {duration(cost.answer)} a history" if cost.answer else "",
+        )
+        return "".join(f"  {one}" for one in said if one)
 
 
 def plan(
@@ -144,6 +172,7 @@ def plan(
     threads: int = 1,
     extra: Extra = Extra(),  # noqa: B008 (frozen)
     others: tuple[Cost, ...] = (),
+    room: int | None = None,
 ) -> Plan:
     """Choose between the primal and the dual inverse; where neither fits, the first of the others that does.
 
@@ -157,24 +186,26 @@ def plan(
     budget : int
         Bytes the fit may take.
     extra : what comes on top of either inverse
-    others : ways that hold no square array in memory, in the order of preference
+    others : ways that hold no square array in memory, in the order of preference; see `on_disk` and `matrix_free`
+    room : bytes that files may take; None where no folder for them was named, and "auto" then makes none
     """
     dtype = np.dtype(dtype)
     threads = parallel.count(threads)
     sides = {"primal": (size.items, size.pairs_by_user), "dual": (size.users, size.pairs_by_item)}
     found = {name: _cost(name, sides[name][0], size.events, sides[name][1], dtype, threads, extra) for name in solvers}
-    costs, rest, why = tuple(found.values()), tuple(cost for cost in others if cost.bytes <= budget), ""
+    costs, why = tuple(found.values()), ""
+    allowed = [cost for cost in others if cost.bytes <= budget and cost.disk <= (room or 0)]
     if solver != "auto":
         chosen = (found | {cost.solver: cost for cost in others})[solver]
-    elif rest and all(cost.bytes > budget for cost in costs):
-        chosen, least = rest[0], min(costs, key=lambda cost: cost.bytes)
+    elif allowed and all(cost.bytes > budget for cost in costs):
+        chosen, least = allowed[0], min(costs, key=lambda cost: cost.bytes)
         why = f"{chosen.solver}: nothing dense fits {show(budget)}, the least is {show(least.bytes)} ({least.solver})"
     elif len(costs) == 1 or any(cost.bytes > budget for cost in costs):
         chosen = min(costs, key=lambda cost: cost.bytes)
     else:
         primal, dual = found["primal"], found["dual"]
         chosen = dual if dual.flops * DUAL_ADVANTAGE <= primal.flops else primal
-    return Plan(size.users, size.items, size.events, dtype.name, budget, chosen, costs + others, why)
+    return Plan(size.users, size.items, size.events, dtype.name, budget, chosen, costs + others, why, room)
 
 
 def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any], threads: int, extra: Extra) -> Cost:
@@ -201,6 +232,34 @@ def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads:
     stages = (("diagonal", float(columns), "columns"),) if diagonal else ()
     advice = "use dtype float32" if name == "float64" else "use a larger machine"
     return Cost(free.NAME, taken, columns * history, columns * answer, advice, stages, history, answer)
+
+
+def beside_tiles(size: Size, threads: int) -> int:
+    """Bytes of memory that the inverse on disk takes beside its tiles: as the primal beside its array."""
+    return 12 * size.events + 8 * size.items * threads + WORKSPACE
+
+
+def on_disk(size: Size, budget: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
+    """The price of `engine.disk`: tiles as large as the budget allows.
+
+    Each of its stages reads a row of tiles for each tile it writes.
+    """
+    dtype, threads = np.dtype(dtype), parallel.count(threads)
+    n, beside = size.items, beside_tiles(size, threads)
+    tile = tile_size(n, budget - beside, dtype.itemsize)
+    square, cube = float(n) ** 2 * dtype.itemsize, float(n) ** 3
+    rate, _ = calibrate(dtype.name, threads)
+    reading, writing = square * (n / tile + 1) / DISK_RATE, 3 * square / DISK_RATE
+    seconds = max(cube / rate, reading) + writing + size.pairs_by_user * 1e-9 / threads
+    stages = (
+        ("gram", float(n), "columns"),
+        ("factor", cube / 3, "flops"),
+        ("invert", cube * 2 / 3, "flops"),
+        ("weights", float(n), "rows"),
+    )
+    taken = HELD * tile**2 * dtype.itemsize + beside
+    files = disk_bytes(n, tile, dtype.itemsize)
+    return Cost("disk", taken, cube + size.pairs_by_user, seconds, "give it more memory", stages, disk=files)
 
 
 def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1) -> tuple[Cost, Cost]:
@@ -244,14 +303,17 @@ def _spectral_cost(solver: str, size: Size, rank: int, dtype: np.dtype[Any], thr
 
 def _refusal(refused: Plan) -> str:
     size = np.dtype(refused.dtype).itemsize
-    needs = " or ".join(f"{show(cost.bytes)} ({cost.solver}, {refused.dtype})" for cost in refused.costs)
+    held = [cost for cost in refused.costs if not cost.disk] or refused.costs
+    needs = " or ".join(f"{show(cost.bytes)} ({cost.solver}, {refused.dtype})" for cost in held)
     side, across = ("users", refused.users) if refused.chosen.solver == "dual" else ("items", refused.items)
     room = max(0, 0.99 * refused.budget - (refused.chosen.bytes - across**2 * size))
     advice = [f"raise the memory it may use to {show(refused.chosen.bytes)}"]
     if refused.dtype == "float64" and refused.chosen.bytes / 2 <= refused.budget:
         advice.append("use dtype float32")
     others = [c for c in refused.costs if c.bytes <= refused.budget]
-    advice += [f"use the {cost.solver} solver" for cost in others]
+    for cost in others:
+        files = f", with {show(cost.disk)} of files in a folder that you name (scratch)" if cost.disk else ""
+        advice.append(f"use the {cost.solver} solver{files}")
     if refused.chosen.advice:
         advice.append(refused.chosen.advice)
     elif room:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine import spectrum
-from monogram.engine.inverse import Inverse, Stage, silent
+from monogram.engine.inverse import Known, Stage, silent
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Extra, Size
 from monogram.engine.products import inner
@@ -42,7 +42,7 @@ class Problem:
     data: Operator
     penalties: Float
     d: Float
-    inverse: Inverse
+    inverse: Known
 
     @property
     def diagonal(self) -> Float:

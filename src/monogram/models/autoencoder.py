@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine import inverse
+from monogram.engine.disk import Tiled, disk, free
 from monogram.engine.gram import squares
-from monogram.engine.plan import Cost, Extra, Plan, Size, measure, plan
+from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.models.base import Recommender, Work
 
@@ -28,7 +29,7 @@ NOISE = 1e-13  # of a penalty: what the order of a sum may change
 class Solved:
     """The inverse C = (S + diag ℓ)⁻¹ of a fit, its penalties ℓ, and d = diag S."""
 
-    inverse: inverse.Inverse
+    inverse: inverse.Inverse | Tiled
     penalties: Float
     d: Float
 
@@ -104,12 +105,14 @@ class Autoencoder(Recommender):
         """The plan of an inverse, with ways that need none beside it."""
         l2, dropout = self._rates()
         solvers: tuple[str, ...] = ("primal", "dual")
+        if "disk" in self.solvers:
+            others = (on_disk(size, work.budget, dtype=work.dtype, threads=work.threads), *others)
         if l2 == 0 and dropout == 0:  # the others divide by the penalties
-            if work.solver not in ("auto", "primal"):
+            if work.solver not in ("auto", "primal", "disk"):
                 raise ParameterError(
                     f"solver={work.solver!r} needs l2 or dropout above 0; give one, or use solver='primal'"
                 )
-            solvers, others = ("primal",), ()
+            solvers, others = ("primal",), tuple(one for one in others if one.solver == "disk")
         return plan(
             size,
             budget=work.budget,
@@ -119,16 +122,22 @@ class Autoencoder(Recommender):
             threads=work.threads,
             extra=self._extra(size, work),
             others=others,
+            room=None if work.scratch is None or "disk" not in self.solvers else free(work.scratch),
         )
 
     def _inverted(self, log: Interactions, work: Work, known: NDArray[Any] | None = None) -> Solved:
         """Plan and invert; `known` is the Gram, where it is there already (see `inverse.primal`)."""
-        chosen = self._planned(measure(log.matrix), work).require().chosen
+        size = measure(log.matrix)
+        chosen = self._planned(size, work).require().chosen
         work.tick("plan")
         work.used, work.planned = chosen.solver, chosen.bytes
         d = squares(log.matrix)
         penalties = self._penalties(d)
         how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "stage": work.tick}
+        if chosen.solver == "disk":
+            assert work.scratch is not None
+            room = work.budget - beside_tiles(size, work.threads)
+            return Solved(disk(log.matrix, penalties, folder=work.scratch, room=room, **how), penalties, d)
         if chosen.solver == "primal":
             return Solved(inverse.primal(log.matrix, penalties, known=known, **how), penalties, d)
         return Solved(inverse.dual(log.matrix, penalties, **how), penalties, d)
@@ -160,7 +169,7 @@ def judge(work: Work) -> None:
     if not (np.isfinite(work.residual) and np.isfinite(work.error or 0)):
         raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
     if work.residual > WORST_RESIDUAL or (work.error or 0) > WORST_ERROR:
-        other = "dual" if work.used == "primal" else "primal"
+        other = "primal" if work.used == "dual" else "dual"
         advice = f"use dtype='float64', or try solver='{other}'" if work.dtype == "float32" else "raise l2"
         warnings.warn(
             f"this fit is not exact: its residual is {work.residual:.1e} (good: below {WORST_RESIDUAL:g}), and its "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -48,6 +49,13 @@ def check_solver(solver: str, among: tuple[str, ...] = SOLVERS) -> str:
     return solver
 
 
+def _folder(scratch: str | Path | None, solver: str) -> Path | None:
+    """Where large files may be made: where it was said, or, when they were asked for, where the system has such."""
+    if scratch is not None:
+        return Path(scratch)
+    return Path(tempfile.gettempdir()) if solver == "disk" else None
+
+
 Between = Callable[[int, Callable[[], Weights]], None]
 
 
@@ -71,7 +79,8 @@ class Work:
     """How a fit is to be done, and what it notes on the way.
 
     `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch, `between` as in
-    `Watched`, `gram` the Gram where it is there already, `kept` what the model keeps beside its weights.
+    `Watched`, `scratch` the folder in which a fit on disk may make its files, `gram` the Gram where it is
+    there already, `kept` what the model keeps beside its weights.
     """
 
     dtype: str = "float32"
@@ -88,6 +97,7 @@ class Work:
     record: list[float] = field(default_factory=list)
     given: Any = None
     between: Between | None = None
+    scratch: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     keep_gram: bool = False
     gram: NDArray[Any] | None = None
@@ -117,7 +127,7 @@ class Report:
 
     Attributes
     ----------
-    solver : "primal", "dual", "matrix_free" or "none"; for a spectrum the side and the method, "reused" where given
+    solver : "primal", "dual", "disk", "matrix_free" or "none"; for a spectrum the side and the method, or "reused"
     dtype : working precision
     threads : threads used
     seconds : by stage (compile: kernels, the first time on a machine)
@@ -209,6 +219,7 @@ class Recommender:
         threads: int | None = None,
         solver: str = "auto",
         keep_gram: bool = False,
+        scratch: str | Path | None = None,
         progress: Callable[[str, float], None] | None = None,
     ) -> Self:
         """Learn from a log; what was learned before is forgotten.
@@ -221,10 +232,14 @@ class Recommender:
             What the fit may take; by default what is free, less a margin. More is refused before it is allocated.
         threads : int
             By default all cores.
-        solver : "auto", "primal" or "dual"; for full-rank models also "matrix_free"
+        solver : "auto", "primal" or "dual"; for full-rank models also "disk" or "matrix_free"
         keep_gram : bool
             Full-rank models: keep S = XᵀX beside the weights, and in the file, so that `changed` can give the model
             with another l2 or dropout. A second square array over the items; the solver is then "primal".
+        scratch : folder, optional
+            Where a fit on disk makes its large files; named, "auto" takes the disk where nothing fits in memory. With
+            solver="disk" alone it is the system's folder for temporary files. The files go when the model goes; those
+            of a fit that was stopped stay, and the same fit goes on from them.
         progress : callable, optional
             Receives the name of the stage and the work done in it since the last call.
         """
@@ -238,6 +253,7 @@ class Recommender:
         with parallel.limited(threads) as number:
             work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
             work.given, work.between, work.keep_gram = given, between, keep_gram
+            work.scratch = _folder(scratch, solver)
             self._warm(work)
             work.tick("compile")
             with memory_.Peak() as peak:
@@ -257,6 +273,7 @@ class Recommender:
         threads: int | None = None,
         solver: str = "auto",
         keep_gram: bool = False,
+        scratch: str | Path | None = None,
     ) -> Plan:
         """What `fit` with the same arguments would cost; nothing large is allocated.
 
@@ -272,7 +289,7 @@ class Recommender:
         sized = isinstance(log, tuple) and len(log) == 3 and all(isinstance(one, int) for one in log)
         size = guess(*log) if sized else measure(self._source(log)[0].matrix)
         how = (check_dtype(dtype), memory_.parse(memory), parallel.count(threads), self._solver(solver, keep_gram))
-        return self._plan(size, Work(*how, keep_gram=keep_gram))
+        return self._plan(size, Work(*how, keep_gram=keep_gram, scratch=_folder(scratch, solver)))
 
     def _solver(self, solver: str, keep_gram: bool) -> str:
         """The solver to use, checked."""

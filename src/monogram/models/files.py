@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,8 @@ import scipy.sparse as sp
 from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.vocabulary import Vocabulary
-from monogram.errors import DataError, ModelFileError, MonogramError
-from monogram.weights import from_tensors
+from monogram.errors import DataError, ModelFileError, MonogramError, StorageError
+from monogram.weights import Dense, from_tensors
 from monogram.weights.common import checked
 
 if TYPE_CHECKING:
@@ -39,7 +40,25 @@ def save(model: Recommender, path: str | Path) -> None:
         header["pruning"] = dataclasses.asdict(model.pruning_)
     described, held = log_tensors(log)
     own = {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
-    store.save(path, header | described, own | held | _kept_tensors(model._kept))
+    with _not_lost(weights):
+        store.save(path, header | described, own | held | _kept_tensors(model._kept))
+
+
+@contextmanager
+def _not_lost(weights: Any) -> Iterator[None]:
+    """What was fitted on disk is not lost with a model that could not be saved."""
+    scratch = weights.scratch if isinstance(weights, Dense) else None
+    try:
+        yield
+    except BaseException as error:
+        if scratch is None:
+            raise
+        scratch.kept = True
+        if isinstance(error, StorageError):
+            raise StorageError(f"{error}. The fit is kept in {scratch.folder}: the same fit finds it there") from error
+        raise
+    if scratch is not None:
+        scratch.kept = False
 
 
 def _kept_tensors(kept: Kept | None) -> dict[str, Any]:

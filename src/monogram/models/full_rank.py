@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine import free, inverse, plan, probing
+from monogram.engine.disk import Tiled
 from monogram.engine.gram import gram
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
@@ -37,7 +38,7 @@ class FullRank(Autoencoder):
     What it does beside a fit by an inverse is in `updates` and `matrix_free`.
     """
 
-    solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, free.NAME)
+    solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", free.NAME)
     diagonal: ClassVar[bool] = True  # whether the scores need c = diag C
 
     def add_users(
@@ -299,9 +300,11 @@ def shared_weights(solved: Solved, log: Interactions, threads: int) -> Dense | D
 
 
 def _weights(
-    solved: inverse.Inverse, log: Interactions, penalties: Float, theta: Float, delta: Float, threads: int
+    solved: inverse.Inverse | Tiled, log: Interactions, penalties: Float, theta: Float, delta: Float, threads: int
 ) -> Dense | Dual:
     c = solved.diagonal
+    if isinstance(solved, Tiled):
+        return Dense(solved.into_weights(-theta / c, delta, threads), solved.scratch)
     if isinstance(solved, inverse.Primal):
         return Dense(solved.into_weights(-theta / c, delta, threads))
     scale = -theta / (c * penalties)

@@ -30,7 +30,8 @@ LOOPS = {"alternating": descent.alternating, "admm": descent.admm, "zero_diagona
 class Student(Autoencoder):
     """Engine 3: what the students share. The teacher's penalties and head come from a full-rank model."""
 
-    solvers: ClassVar[tuple[str, ...]] = SOLVERS
+    solvers: ClassVar[tuple[str, ...]] = SOLVERS  # many products with the inverse: not one that lies on a disk
+
     rank: int = param(64, "columns of the two factors", low=1, high=1e6)
 
     def _loops(self) -> int:

@@ -7,19 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monogram.engine.disk import Scratch
 from monogram.engine.scores import sum_rows
 from monogram.engine.topk import Best, Eligible, best_by_rows, heads_by_rows
 from monogram.weights.common import Float, Indices, Tensors, checked
 
 
 class Dense:
-    """W as one C-ordered array: row i is what item i of a history adds to every score."""
+    """W as one C-ordered array: row i is what item i of a history adds to every score.
+
+    Where it lies in a file of the fit's own, `scratch` is that file's folder.
+    """
 
     kind = "dense"
     linear = True
 
-    def __init__(self, matrix: NDArray[Any]) -> None:
-        self.matrix = matrix
+    def __init__(self, matrix: NDArray[Any], scratch: Scratch | None = None) -> None:
+        self.matrix, self.scratch = matrix, scratch
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, training: Any) -> Dense:

@@ -1,0 +1,286 @@
+"""An inverse that lies on a disk, and the folder it lies in: see `tiled` for how it is made, `tiles` for the files."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine.inverse import Stage, silent
+from monogram.engine.strips import mirror_below
+from monogram.engine.tiled import HELD, Solver, fingerprint, tile_size
+from monogram.engine.tiles import JOURNAL, LOCK, TILES, WEIGHTS, Tiles, put, told
+from monogram.errors import NumericalError, StorageError
+
+Float = NDArray[np.float64]
+SLAB = 1 << 20  # values looked at in one step
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether the file could be locked; the lock ends with the process, however it ends."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
+            raise  # a file system without locks: not that somebody holds it
+        return False
+    return True
+
+
+class Scratch:
+    """The folder of one fit inside the one that was named, for one process at a time.
+
+    What a fit left there is found again by the fingerprint. Where another process, or a model that is still in use, has
+    the folder, the next number is taken.
+    """
+
+    def __init__(self, base: Path, mark: str) -> None:
+        if not base.is_dir():
+            raise StorageError(f"there is no folder {base} for the files of a fit on disk; make it first")
+        self.tiles: Tiles | None = None
+        self.kept = False
+        name = f"monogram-{mark[:16]}"
+        begun = sorted(one.parent for one in base.glob(f"{name}*/{JOURNAL}"))
+        numbered = (base / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
+        for self.folder in itertools.chain(begun, numbered):
+            try:
+                if self._take():
+                    return
+            except OSError as error:
+                raise StorageError(
+                    f"the fit on disk cannot write to {base}: {error.strerror or error}; name another folder (scratch)"
+                ) from error
+
+    def _take(self) -> bool:
+        """Whether the folder is ours now."""
+        self.folder.mkdir(exist_ok=True)
+        self._held = os.open(self.folder / LOCK, os.O_CREAT | os.O_RDWR, 0o666)
+        if _lock(self._held) and (self.folder / LOCK).exists():  # it may have been removed since it was opened
+            return True
+        os.close(self._held)
+        return False
+
+    def tile(self, mark: str, dtype: np.dtype[Any]) -> int | None:
+        """The side of the tiles of a fit that was begun here."""
+        try:
+            with (self.folder / JOURNAL).open("rb") as file:
+                about = json.loads(file.readline())
+            same = about["mark"] == mark and about["dtype"] == dtype.name
+            return int(about["tile"]) if same and int(about["tile"]) > 0 else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def release(self) -> None:
+        """Close the files; what can be gone on from stays."""
+        if self._held < 0:
+            return
+        if self.tiles is not None:
+            self.tiles.close()
+        if not (self.folder / JOURNAL).exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._held)
+        self._held = -1
+
+    def remove(self) -> None:
+        """Close and remove the files: the journal first, so that a part of them is never taken for the whole."""
+        if self._held >= 0:
+            (self.folder / JOURNAL).unlink(missing_ok=True)
+            self.release()
+
+    def end(self) -> None:
+        """The model is gone: so are its files, unless they are to be kept."""
+        if self.kept:
+            self.release()
+        else:
+            self.remove()
+
+
+def free(folder: Path) -> int:
+    """Bytes a fit may take in a folder: what is free, and what fits that were stopped hold there."""
+    try:
+        left = sum(one.stat().st_size for one in folder.glob("monogram-*/*") if one.name in (TILES, WEIGHTS))
+        return shutil.disk_usage(folder).free + left
+    except OSError as error:
+        raise StorageError(
+            f"{folder} cannot hold the files of a fit on disk: {error.strerror or error}; name another folder (scratch)"
+        ) from error
+
+
+def disk(
+    matrix: Any,
+    penalties: Float,
+    *,
+    folder: Path,
+    room: int,
+    weights: Float | None = None,
+    dtype: Any = np.float32,
+    threads: int = 1,
+    stage: Stage = silent,
+) -> Tiled:
+    """C of an m × n matrix by tiles in a folder, with `room` bytes of memory for tiles; goes on where it was stopped.
+
+    Parameters
+    ----------
+    matrix : CSR, m × n
+    penalties : one an item
+    folder : Path
+        It must exist. A folder of the fit's own is made in it.
+    room : int
+        Five tiles are held in it; a fit that was begun with tiles that fit in it keeps them.
+    """
+    dtype, n = np.dtype(dtype), matrix.shape[1]
+    mark = fingerprint(matrix, penalties, dtype, weights)
+    scratch = Scratch(folder, mark)
+    tile = tile_size(n, room, dtype.itemsize)
+    begun = scratch.tile(mark, dtype)
+    if begun is not None and begun <= max(tile, int((room / (HELD * dtype.itemsize)) ** 0.5)):
+        tile = begun
+    try:
+        tiles = Tiles(scratch.folder, {"mark": mark, "n": n, "tile": tile, "dtype": dtype.name})
+        scratch.tiles = tiles
+        Solver(tiles, stage, threads).run(matrix, penalties, weights)
+        return Tiled(tiles, scratch, stage)
+    except NumericalError:
+        scratch.remove()
+        raise
+    except BaseException:
+        scratch.release()
+        raise
+
+
+class Tiled:
+    """The inverse itself, in the lower tiles of a file."""
+
+    solver = "disk"
+
+    def __init__(self, tiles: Tiles, scratch: Scratch, stage: Stage = silent) -> None:
+        self.tiles, self.scratch, self._stage = tiles, scratch, stage
+        self._finalizer = weakref.finalize(self, scratch.release)
+        self.diagonal: Float = np.empty(tiles.n)
+        for index in range(tiles.count):
+            start = tiles.span(index).start
+            for first, part in self._slabs((index, index)):
+                own = np.arange(part.shape[1])
+                self.diagonal[start + first + own] = part[first + own, own]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision it is held in."""
+        return self.tiles.dtype
+
+    def _slabs(self, key: tuple[int, int]) -> Any:
+        """A tile, some columns at a time: the first of them, and their values."""
+        rows, columns = self.tiles.shape(key)
+        wide = max(1, SLAB // rows)
+        buffer = np.empty(rows * min(wide, columns), self.tiles.dtype)
+        for first in range(0, columns, wide):
+            yield first, self.tiles.read(key, buffer, slice(first, first + wide))
+
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+        """Columns C[:, items], in float64."""
+        tiles, items = self.tiles, np.asarray(items)
+        out = np.empty((tiles.n, len(items)))
+        owner, own = items // tiles.tile, items % tiles.tile
+        for index in np.unique(owner).tolist():
+            places = np.flatnonzero(owner == index)
+            for j in range(index + 1):  # rows of the tiles to the left, and the diagonal one
+                start = tiles.span(j).start
+                for first, part in self._slabs((index, j)):
+                    out[start + first : start + first + part.shape[1], places] = part[own[places]].T
+            for place in places:  # columns of those below, and of the diagonal one from the diagonal on
+                at = int(own[place])
+                for i in range(index, tiles.count):
+                    rows = tiles.span(i)
+                    buffer = np.empty(rows.stop - rows.start, tiles.dtype)
+                    column = tiles.read((i, index), buffer, slice(at, at + 1))[:, 0]
+                    skipped = at if i == index else 0
+                    out[rows.start + skipped : rows.stop, place] = column[skipped:]
+        return out
+
+    def times(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product C·block, in the block's precision."""
+        return np.asarray(self.off(block) + self.diagonal.astype(block.dtype)[:, None] * block)
+
+    def off(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product (C − diag c)·block, in the block's precision; reads every tile once."""
+        tiles, out = self.tiles, np.zeros_like(block)
+        for i in range(tiles.count):
+            for j in range(i + 1):
+                rows, start = tiles.span(i), tiles.span(j).start
+                for first, part in self._slabs((i, j)):
+                    left = slice(start + first, start + first + part.shape[1])
+                    if i == j:  # what lies below the diagonal
+                        part[np.arange(len(part))[:, None] <= first + np.arange(part.shape[1])] = 0
+                    values = part.astype(block.dtype, copy=False)
+                    out[rows] += values @ block[left]
+                    out[left] += values.T @ block[rows]
+        return out
+
+    def into_weights(self, scale: Float, diagonal: Float, threads: int) -> NDArray[Any]:
+        """C·diag(scale) with the given diagonal in a file of n² values, mapped; the folder goes when it goes.
+
+        The result is C-ordered: row i is what item i of a history adds to every score.
+        """
+        tiles, scale = self.tiles, scale.astype(self.tiles.dtype)
+        head = hashlib.sha256(scale.tobytes() + diagonal.tobytes()).hexdigest()
+        done = self._rows_done(head)
+        buffers = np.empty((2, tiles.tile**2), tiles.dtype)
+        with told(tiles.folder, tiles.needed):
+            for i in range(tiles.count):
+                if i not in done:
+                    self._write_rows(i, scale, diagonal, buffers)
+                    os.fsync(tiles.weights.fileno())
+                    tiles.journal.add({"stage": "weights", "row": i})
+                self._stage("weights", tiles.span(i).stop - tiles.span(i).start)
+            mapped = np.memmap(tiles.folder / WEIGHTS, np.uint8, "r")
+        out: NDArray[Any] = np.ndarray((tiles.n, tiles.n), tiles.dtype, buffer=mapped.data)
+        self._finalizer.detach()
+        weakref.finalize(out, self.scratch.end)
+        return out
+
+    def _rows_done(self, head: str) -> set[int]:
+        """The rows of tiles whose weights are there; those of another head are forgotten before they are replaced."""
+        found, done = "", set[int]()
+        for entry in self.tiles.journal.entries:
+            if "head" in entry:
+                found, done = str(entry["head"]), set()
+            elif "row" in entry:
+                done.add(int(entry["row"]))
+        if found == head:
+            return done
+        with told(self.tiles.folder, self.tiles.needed):
+            self.tiles.journal.add({"stage": "weights", "head": head})
+        return set()
+
+    def _write_rows(self, i: int, scale: NDArray[Any], diagonal: Float, buffers: NDArray[Any]) -> None:
+        tiles, rows = self.tiles, self.tiles.span(i)
+        for j in range(tiles.count):
+            span = tiles.span(j)
+            block = buffers[1][: (rows.stop - rows.start) * (span.stop - span.start)]
+            block = block.reshape((rows.stop - rows.start, span.stop - span.start))
+            if i == j:
+                mirror_below(tiles.read((i, i), buffers[0]), block)
+                block *= scale[span]
+                np.fill_diagonal(block, diagonal[span])
+            else:
+                tile = tiles.read((max(i, j), min(i, j)), buffers[0])
+                np.multiply(tile if j < i else tile.T, scale[span], out=block)
+            for row, values in zip(range(rows.start, rows.stop), block, strict=True):
+                put(tiles.weights, (row * tiles.n + span.start) * tiles.dtype.itemsize, values)

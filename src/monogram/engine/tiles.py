@@ -1,0 +1,283 @@
+"""The lower tiles of a large square matrix in one file, with a journal: killed at any moment, it goes on as if never.
+
+A tile is never overwritten. Its new value goes to a free slot of the file and is flushed to the disk; then one line of
+the journal says where it is, and is flushed; only then is its former slot free. What a crash leaves is a line that is
+not whole, which is dropped, and a slot that no line speaks of, which is free.
+
+Files are read and written by position, not mapped: what is in memory are our own buffers and nothing else, and a full
+disk is an error that can be caught, where a mapped page ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine.memory import show
+from monogram.errors import MonogramWarning, StorageError
+
+FORMAT = 1
+JOURNAL, TILES, WEIGHTS, LOCK = "journal.jsonl", "tiles", "weights", "lock"
+NOTHING = "nothing was begun"
+Key = tuple[int, int]
+
+
+@contextlib.contextmanager
+def told(folder: Path, needed: int) -> Iterator[None]:
+    """Inside, what goes wrong with the files is said with the place, the space, and what to do."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"the fit on disk stopped: {error.strerror or error}. It needs {show(needed)} in {folder} in all. What is "
+            "finished is kept there, and the same fit goes on from it once there is room and it may write there"
+        ) from error
+
+
+def put(file: BinaryIO, position: int, values: NDArray[Any]) -> None:
+    """Write a contiguous array (of either order) at a position."""
+    raw = values.reshape(-1, order="A").data.cast("B")
+    file.seek(position)
+    while len(raw):
+        raw = raw[file.write(raw) :]
+
+
+def get(file: BinaryIO, position: int, out: NDArray[Any]) -> None:
+    """Fill a contiguous vector from a position."""
+    raw = out.data.cast("B")
+    file.seek(position)
+    while len(raw):
+        count = file.readinto(raw)  # type: ignore[attr-defined]
+        if not count:
+            raise StorageError(f"{file.name} was cut short while it was used; remove it and begin the fit anew")
+        raw = raw[count:]
+
+
+class Journal:
+    """Lines of JSON, each on the disk before `add` returns. The first line says what they are about."""
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path, self.about = path, about
+        self.entries: list[dict[str, Any]] = []
+
+    def read(self) -> str:
+        """Take up what is there; the answer is why it cannot be used, or nothing. A half-written last line goes."""
+        raw = self.path.read_bytes() if self.path.exists() else b""
+        whole = raw[: raw.rfind(b"\n") + 1]
+        if not whole:
+            return NOTHING
+        try:
+            lines = [json.loads(line) for line in whole.splitlines()]
+        except ValueError:
+            return "a line of it cannot be read"
+        if lines[0] != self.about or not all(isinstance(line, dict) for line in lines):
+            return "it is of another fit, or of another version"
+        if len(whole) < len(raw):
+            with self.path.open("r+b") as file:
+                file.truncate(len(whole))
+                os.fsync(file.fileno())
+        self.entries = lines[1:]
+        return ""
+
+    def begin(self) -> None:
+        """Forget what is there."""
+        self.entries = []
+        with self.path.open("wb") as file:
+            _line(file, self.about)
+        _sync_folder(self.path.parent)
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """Write one line."""
+        with self.path.open("ab") as file:
+            _line(file, entry)
+        self.entries.append(entry)
+
+
+def _line(file: BinaryIO, entry: dict[str, Any]) -> None:
+    file.write(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every system opens a folder
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def slots(n: int, tile: int) -> int:
+    """Places for tiles in the file: the lower triangle, and one more for the value that is being written."""
+    count = -(-n // tile)
+    return count * (count + 1) // 2 + 1
+
+
+def disk_bytes(n: int, tile: int, itemsize: int) -> int:
+    """What the files take: the tiles, and the whole weights."""
+    return (slots(n, tile) * tile * tile + n * n) * itemsize
+
+
+class Tiles:
+    """The tiles of an n × n matrix, in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Of this matrix alone; it is made where it is not there.
+    about : what the journal's first line must say: the problem, and `n`, `tile`, `dtype`
+    """
+
+    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+        self.folder, self.n, self.tile = folder, int(about["n"]), int(about["tile"])
+        self.dtype: np.dtype[Any] = np.dtype(about["dtype"])
+        self.count = -(-self.n // self.tile)
+        self.needed = disk_bytes(self.n, self.tile, self.dtype.itemsize)
+        self.journal = Journal(folder / JOURNAL, {"format": FORMAT} | about)
+        self._lock = threading.Lock()
+        with told(folder, self.needed):
+            self._open()
+
+    def _open(self) -> None:
+        sizes = {TILES: slots(self.n, self.tile) * self._slot, WEIGHTS: self.n**2 * self.dtype.itemsize}
+        trouble = self.journal.read()
+        if not trouble and any(_length(self.folder / name) != size for name, size in sizes.items()):
+            trouble = "a file beside it was cut short"
+        if not trouble:
+            trouble = self._take_up()
+        if trouble:
+            if trouble != NOTHING:
+                warnings.warn(
+                    f"the journal in {self.folder} cannot be gone on from ({trouble}): the fit begins anew",
+                    MonogramWarning,
+                    stacklevel=2,
+                )
+            self._begin(sizes)
+        self._reader, self._writer = (self._file(TILES) for _ in range(2))
+        self.weights = self._file(WEIGHTS)
+
+    def _file(self, name: str) -> Any:
+        return (self.folder / name).open("r+b", buffering=0)
+
+    def _begin(self, sizes: dict[str, int]) -> None:
+        """Reserve the room, then begin the journal: no journal speaks of files that are not there."""
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+        for name in sizes:
+            (self.folder / name).unlink(missing_ok=True)
+        free = shutil.disk_usage(self.folder).free
+        if free < self.needed:
+            raise StorageError(
+                f"the fit on disk needs {show(self.needed)} in {self.folder}, which has {show(free)} free; nothing was "
+                "written: make room, or name another folder (scratch)"
+            )
+        for name, size in sizes.items():
+            with (self.folder / name).open("wb") as file:
+                reserve(file, size)
+        self.place: dict[Key, int] = {}
+        self.stage: dict[Key, str] = {}
+        self._free = list(range(slots(self.n, self.tile)))
+        self.journal.begin()
+
+    def _take_up(self) -> str:
+        """Replay the journal; the answer is what is wrong with it, or nothing."""
+        self.place, self.stage = {}, {}
+        for entry in self.journal.entries:
+            try:
+                pairs = [(tuple(key), int(slot)) for key, slot in entry.get("tiles", ())]
+                self.place |= pairs
+                self.stage |= {key: str(entry["stage"]) for key, _ in pairs}
+            except (KeyError, TypeError, ValueError):
+                return "a line of it cannot be read"
+        taken = set(self.place.values())
+        if len(taken) < len(self.place) or not taken <= set(range(slots(self.n, self.tile))):
+            return "it speaks of places that are not there"
+        self._free = sorted(set(range(slots(self.n, self.tile))) - taken)
+        return ""
+
+    @property
+    def _slot(self) -> int:
+        return self.tile * self.tile * self.dtype.itemsize
+
+    def span(self, index: int) -> slice:
+        """The rows of the matrix in a row of tiles."""
+        return slice(index * self.tile, min(self.n, (index + 1) * self.tile))
+
+    def shape(self, key: Key) -> Key:
+        """Rows and columns of a tile; those at the end are smaller."""
+        rows, columns = (len(range(self.n)[self.span(one)]) for one in key)
+        return rows, columns
+
+    def read(self, key: Key, buffer: NDArray[Any], columns: slice = slice(None)) -> NDArray[Any]:
+        """A tile, or some of its columns, in Fortran order at the beginning of a buffer."""
+        rows, width = self.shape(key)
+        first, last, _ = columns.indices(width)
+        out = buffer[: rows * (last - first)]
+        with told(self.folder, self.needed), self._lock:
+            get(self._reader, self.place[key] * self._slot + rows * first * self.dtype.itemsize, out)
+        return out.reshape((rows, last - first), order="F")
+
+    def write(self, key: Key, stage: str, values: NDArray[Any]) -> None:
+        """A tile's new value, on the disk when this returns."""
+        with told(self.folder, self.needed):
+            slot = self._free[0]
+            put(self._writer, slot * self._slot, values)
+            os.fsync(self._writer.fileno())
+            self._mark(stage, {key: slot})
+
+    def lay(self, keys: list[Key], first: int, panel: NDArray[Any], buffer: NDArray[Any]) -> None:
+        """Columns of new tiles, one below the other, from a column of theirs on; `mark` says that they are whole."""
+        with told(self.folder, self.needed):
+            top = self.span(keys[0][0]).start
+            for key, slot in zip(keys, self._free, strict=False):
+                rows = self.span(key[0])
+                part = buffer[: (rows.stop - rows.start) * panel.shape[1]].reshape((-1, panel.shape[1]), order="F")
+                part[...] = panel[rows.start - top : rows.stop - top]
+                put(self._writer, slot * self._slot + len(part) * first * self.dtype.itemsize, part)
+
+    def mark(self, stage: str, keys: list[Key]) -> None:
+        """What `lay` wrote is whole."""
+        with told(self.folder, self.needed):
+            os.fsync(self._writer.fileno())
+            self._mark(stage, dict(zip(keys, self._free, strict=False)))
+
+    def _mark(self, stage: str, placed: dict[Key, int]) -> None:
+        self.journal.add({"stage": stage, "tiles": [[list(key), slot] for key, slot in placed.items()]})
+        freed = [self.place[key] for key in placed if key in self.place]
+        self._free = sorted({*self._free, *freed} - set(placed.values()))
+        self.place |= placed
+        self.stage |= dict.fromkeys(placed, stage)
+
+    def close(self) -> None:
+        """Close the files; they stay."""
+        for file in (self._reader, self._writer, self.weights):
+            file.close()
+
+
+def reserve(file: BinaryIO, size: int) -> None:
+    """Give a new file its size, and its room on the disk where the system can promise it."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+    file.truncate(size)
+    os.fsync(file.fileno())
+
+
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.exists() else -1
