@@ -163,7 +163,7 @@ def test_a_model_can_plan_without_a_log():
 
 def test_matrix_free_is_chosen_where_nothing_dense_fits_and_says_why():
     planned = mg.EASE().plan((2_000_000, 1_000_000, 50_000_000), memory="8 GB")
-    assert [cost.solver for cost in planned.costs] == ["primal", "dual", "matrix_free"]
+    assert [cost.solver for cost in planned.costs] == ["primal", "dual", "disk", "matrix_free"]
     assert planned.chosen.solver == "matrix_free"
     assert planned.fits
     text = str(planned)
@@ -179,8 +179,16 @@ def test_matrix_free_is_chosen_where_nothing_dense_fits_and_says_why():
 def test_a_dense_way_that_fits_is_preferred():
     planned = mg.EASE().plan((29_858, 40_981, 810_128), memory="4 GB")
     assert planned.chosen.solver == "dual"
-    assert planned.why == ""
+    assert planned.why == "dual: the other is over the budget"
     assert mg.EASE().plan((29_858, 40_981, 810_128), memory="4 GB", solver="matrix_free").chosen.solver == "matrix_free"
+
+
+def test_what_is_chosen_is_chosen_for_a_reason_that_is_told():
+    dual = mg.EASE().plan((29_858, 40_981, 810_128), memory="40 GB")
+    assert "dual: 2.6 times fewer flops than primal" in str(dual)
+    primal = mg.EASE().plan((40_000, 40_981, 810_128), memory="40 GB")
+    assert "primal: it answers more quickly, and the dual is not 2 times cheaper" in str(primal)
+    assert mg.EASE().plan((40_000, 40_981, 810_128), memory="40 GB", solver="dual").why == "", "it was asked for"
 
 
 def test_the_first_of_the_other_ways_that_fits_is_taken():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import json
+import re
 import subprocess
 import sys
 
@@ -101,8 +102,8 @@ def test_the_disk_is_planned_when_nothing_fits_in_memory(tmp_path, monkeypatch):
     assert planned.fits
     assert planned.chosen.bytes <= 6e9
     assert planned.chosen.disk == pytest.approx(1.5 * 60_000**2 * 4, rel=0.1)
-    assert [row["solver"] for row in planned.rows()] == ["primal", "dual", "disk"]
-    assert [row["fits"] for row in planned.rows()] == [False, False, True]
+    assert [row["solver"] for row in planned.rows()] == ["primal", "dual", "disk", "matrix_free"]
+    assert [row["fits"] for row in planned.rows()] == [False, False, True, True]
     text = str(planned)
     assert "files" in text
     assert text.count("over budget") == 2
@@ -113,14 +114,18 @@ def test_the_disk_is_planned_when_nothing_fits_in_memory(tmp_path, monkeypatch):
 
 def test_no_files_unless_a_folder_was_named():
     planned = mg.EASE().plan(LARGE, memory="6 GB")
-    assert planned.chosen.solver != "disk"
+    assert planned.chosen.solver == "matrix_free"
+    assert re.search(r"for the disk, with 2\d(\.\d)? GB of files, name a folder", planned.why)
     with pytest.raises(MemoryBudgetError, match=r"use the disk solver, with 2\d(\.\d)? GB of files in a folder"):
-        planned.require()
+        mg.EASE().plan(LARGE, memory="6 GB", solver="primal").require()
 
 
 def test_a_disk_without_room_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("monogram.models.autoencoder.free", lambda _: 10**9)
-    planned = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path)
+    instead = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path)
+    assert instead.chosen.solver == "matrix_free"
+    assert "the disk has room for 1 GB, not for 2" in instead.why
+    planned = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path, solver="disk")
     assert not planned.fits
     assert "no room on the disk" in str(planned)
     with pytest.raises(StorageError, match=r"needs 2\d(\.\d)? GB on the disk, which has room for 1 GB"):
@@ -191,3 +196,14 @@ def test_neither_fit_nor_save_nor_ranking_holds_the_square(tmp_path):
     assert peak <= 30e6
     assert saved < 20e6
     assert ranked < 30e6
+
+
+def test_it_changes_as_the_model_in_memory_does(eights, world, tmp_path):
+    """The weights are mapped from a file and stay there: the changed ones are in memory."""
+    gone = [0, 1]
+    found = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path).forget_users(gone)
+    primal = mg.EASE(l2=3).fit(world, solver="primal").forget_users(gone)
+    np.testing.assert_allclose(found.item_weights(), primal.item_weights(), atol=1e-5)
+    assert found.report_.changes == 1
+    gc.collect()
+    assert list(tmp_path.iterdir()) == [], "the files go with the weights they held"

@@ -156,7 +156,7 @@ class Plan:
         said = (
             "← chosen" if cost == self.chosen else "",
             self._over(cost),
-            "only when asked for: name a folder" if cost.disk and self.room is None else "",
+            "only in a folder you name" if cost.disk and self.room is None else "",
             f"and {duration(cost.answer)} a history" if cost.answer else "",
         )
         return "".join(f"  {one}" for one in said if one)
@@ -193,19 +193,41 @@ def plan(
     threads = parallel.count(threads)
     sides = {"primal": (size.items, size.pairs_by_user), "dual": (size.users, size.pairs_by_item)}
     found = {name: _cost(name, sides[name][0], size.events, sides[name][1], dtype, threads, extra) for name in solvers}
-    costs, why = tuple(found.values()), ""
-    allowed = [cost for cost in others if cost.bytes <= budget and cost.disk <= (room or 0)]
-    if solver != "auto":
-        chosen = (found | {cost.solver: cost for cost in others})[solver]
-    elif allowed and all(cost.bytes > budget for cost in costs):
-        chosen, least = allowed[0], min(costs, key=lambda cost: cost.bytes)
-        why = f"{chosen.solver}: nothing dense fits {show(budget)}, the least is {show(least.bytes)} ({least.solver})"
-    elif len(costs) == 1 or any(cost.bytes > budget for cost in costs):
-        chosen = min(costs, key=lambda cost: cost.bytes)
+    if solver == "auto":
+        chosen, why = _choice(found, others, budget, room)
     else:
+        chosen, why = (found | {cost.solver: cost for cost in others})[solver], ""
+    costs = (*found.values(), *others)
+    return Plan(size.users, size.items, size.events, dtype.name, budget, chosen, costs, why, room)
+
+
+def _choice(found: dict[str, Cost], others: tuple[Cost, ...], budget: int, room: int | None) -> tuple[Cost, str]:
+    """The way that "auto" takes, and why; where nothing fits, the smallest."""
+    least = min(found.values(), key=lambda cost: cost.bytes)
+    held = [cost for cost in found.values() if cost.bytes <= budget]
+    if len(held) == 2:
         primal, dual = found["primal"], found["dual"]
-        chosen = dual if dual.flops * DUAL_ADVANTAGE <= primal.flops else primal
-    return Plan(size.users, size.items, size.events, dtype.name, budget, chosen, costs + others, why, room)
+        ratio = primal.flops / dual.flops
+        if ratio >= DUAL_ADVANTAGE:
+            return dual, f"dual: {ratio:.2g} times fewer flops than primal"
+        return primal, f"primal: it answers more quickly, and the dual is not {DUAL_ADVANTAGE:g} times cheaper"
+    if held:
+        return least, f"{least.solver}: the other is over the budget" if len(found) > 1 else ""
+    for cost in others:
+        if cost.bytes <= budget and cost.disk <= (room or 0):
+            why = f"{cost.solver}: nothing dense fits {show(budget)}, the least is {show(least.bytes)} ({least.solver})"
+            return cost, why + _no_disk(others, cost, room)
+    return least, ""
+
+
+def _no_disk(others: tuple[Cost, ...], chosen: Cost, room: int | None) -> str:
+    """What kept the disk from being chosen, where it was not."""
+    wanted = [show(cost.disk) for cost in others if cost.disk and not chosen.disk]
+    if not wanted:
+        return ""
+    if room is None:
+        return f"; for the disk, with {wanted[0]} of files, name a folder (scratch)"
+    return f"; the disk has room for {show(room)}, not for {wanted[0]}"
 
 
 def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any], threads: int, extra: Extra) -> Cost:
