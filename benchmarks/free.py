@@ -46,7 +46,6 @@ def generated(share, seed=0):
 def task_answers(share, histories=100, dropout=0.3):
     import monogram as mg
     from monogram.engine import memory
-    from monogram.ranking import known_users
 
     log = generated(share)
     model = mg.DLAE(l2=100, dropout=dropout)
@@ -55,9 +54,8 @@ def task_answers(share, histories=100, dropout=0.3):
     asked = list(range(0, log.n_users, log.n_users // histories))[:histories]
     with memory.Peak() as peak:
         start = time.perf_counter()
-        model.recommend(asked, k=20)
+        lists = model.recommend(asked, k=20)
         seconds = time.perf_counter() - start
-    residuals = model.weights_.residuals(known_users(asked, log).matrix, threads=2)
     report = model.report_
     return {
         "size": [log.n_users, log.n_items, log.n_events],
@@ -68,7 +66,7 @@ def task_answers(share, histories=100, dropout=0.3):
         "foreseen": planned.answer * histories,
         "answer_bytes": peak.bytes,
         "process_bytes": foundation.peak_of_process(),
-        "residual": float(residuals.max()),
+        "residual": float(lists.residuals.max()),
     }
 
 

@@ -48,13 +48,22 @@ class Recommendations:
         Ids in the request that the model does not know; they were left out.
     empty : tuple
         Users (or positions) without one known item in their history: their scores hold no information.
+    residuals : array or None
+        Of a matrix-free model, for each user or history that was ranked: ‖h − (S + Λ)z‖/‖h‖ of its solution z.
     """
 
     def __init__(
-        self, table: Any, *, unknown_users: tuple[Any, ...], unknown_items: tuple[Any, ...], empty: tuple[Any, ...]
+        self,
+        table: Any,
+        *,
+        unknown_users: tuple[Any, ...],
+        unknown_items: tuple[Any, ...],
+        empty: tuple[Any, ...],
+        residuals: NDArray[np.float64] | None = None,
     ) -> None:
         self._table = table
         self.unknown_users, self.unknown_items, self.empty = unknown_users, unknown_items, empty
+        self.residuals = residuals
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary a row."""
@@ -175,6 +184,7 @@ def recommend(
         unknown_users=asked.unknown_users,
         unknown_items=tuple(dict.fromkeys(asked.unknown_items + unknown)),
         empty=tuple(_pick(asked.labels, empty).to_pylist()),
+        residuals=best.residuals,
     )
 
 

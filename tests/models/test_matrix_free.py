@@ -168,7 +168,7 @@ def test_dlae_needs_no_diagonal():
 def test_the_residuals_of_histories(estimated):
     del estimated
     model = mg.EASE(l2=4).fit(log(0), solver="matrix_free")
-    found = model.weights_.residuals(model.log_.matrix)
+    found = model.recommend(k=3).residuals
     assert found.shape == (150,)
     assert (found <= 1.01e-7).all()
     assert found[3] == 0, "nothing in it"

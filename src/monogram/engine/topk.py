@@ -59,11 +59,15 @@ class Eligible:
 
 @dataclass(frozen=True)
 class Best:
-    """The first counts[u] entries of row u are user u's items, best first, and their scores."""
+    """The first counts[u] entries of row u are user u's items, best first, and their scores.
+
+    `residuals` are those of the solution that a row's scores come from, where it was solved for.
+    """
 
     items: NDArray[np.int64]
     scores: NDArray[np.float64]
     counts: NDArray[np.int64]
+    residuals: NDArray[np.float64] | None = None
 
     def among(self, wanted: Any) -> NDArray[np.bool_]:
         """Whether each item is one that the same row of a CSR batch (sorted) holds; False beyond a list's end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ Head = Callable[[Float, Float, Float], tuple[Float, Float]]
 SURE = 5.0  # standard errors within which c is taken to lie
 SPARE = 4  # candidates beyond k whose c is solved for; more where they do not settle the list
 WIDEST = 512  # candidates of one list, at most
+FIELDS = ("items", "scores", "counts", "residuals")
 SCORED = 1024  # items asked for by name whose c is solved for, at most
 
 
@@ -87,20 +89,21 @@ class Free:
         return int(held.data.nbytes + held.indices.nbytes + held.indptr.nbytes + self.penalties.nbytes)
 
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
-        found = [Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))]
+        found = [Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64), np.zeros(0))]
         terms = self._bounded()
-        for rows, solution, start in self._solved(histories, self.tolerance, threads):
+        for rows, solved, start in self._solved(histories, self.tolerance, threads):
             rules = part(eligible, start, start + rows.shape[0])
-            found.append(self._best(solution, terms, rows, rules, k, threads))
+            one = self._best(solved.columns, terms, rows, rules, k, threads)
+            found.append(replace(one, residuals=solved.residuals))
         return _joined(found)
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         """Scores; of more than SCORED items with the estimated c."""
         terms = self._terms(self._known(items, threads) if len(items) <= SCORED else self._estimated(), items)
         out = np.empty((histories.shape[0], len(items)))
-        for rows, solution, start in self._solved(histories, self.tolerance, threads):
+        for rows, solved, start in self._solved(histories, self.tolerance, threads):
             mine = out[start : start + rows.shape[0]]
-            mine[...] = 0.0 - terms.scale * solution[items].T + 0.0
+            mine[...] = 0.0 - terms.scale * solved.columns[items].T + 0.0
             mine += rows[:, items].toarray() * terms.own
         return out
 
@@ -109,8 +112,8 @@ class Free:
         c = self._known(items, threads)
         terms, own = self._terms(c, items), np.arange(len(items))
         out = np.empty((len(self.penalties), len(items)))
-        for _, solution, start in self._solved(free.units(items, len(out)), self.tolerance, threads):
-            out[:, start : start + solution.shape[1]] = solution
+        for rows, solved, start in self._solved(free.units(items, len(out)), self.tolerance, threads):
+            out[:, start : start + rows.shape[0]] = solved.columns
         if c is not None:
             out[items, own] = c[items]
         out *= -terms.scale
@@ -123,28 +126,19 @@ class Free:
     def base(self, items: Indices) -> Float:
         return np.zeros(len(items))
 
-    def residuals(self, histories: Any, threads: int = 1) -> Float:
-        """‖h − (S + Λ)z‖/‖h‖ of each history of a CSR batch, as measured."""
-        out = np.empty(histories.shape[0])
-        for start, stop in batches(len(out), self.system.width):
-            out[start:stop] = free.solve(
-                self.system, histories[start:stop], tolerance=self.tolerance, threads=threads
-            ).residuals
-        return out
-
     def tensors(self) -> Tensors:
         own = {"penalties": self.penalties, "tolerance": np.array([self.tolerance], self.system.dtype)}
         if self.diagonal is None:
             return own
         return own | {"diagonal": self.diagonal.values, "errors": self.diagonal.errors}
 
-    def _solved(self, histories: Any, tolerance: float, threads: int) -> Iterator[tuple[Any, Float, int]]:
+    def _solved(self, histories: Any, tolerance: float, threads: int) -> Iterator[tuple[Any, free.Solution, int]]:
         """Batches of histories, their solutions, and where each batch starts."""
         for start, stop in batches(histories.shape[0], self.system.width):
             rows = histories[start:stop]
             found = free.solve(self.system, rows, tolerance=tolerance, threads=threads)
             _tell(found.converged)
-            yield rows, found.columns, start
+            yield rows, found, start
 
     def _best(self, solution: Float, terms: Terms, rows: Any, rules: Eligible, k: int, threads: int) -> Best:
         if self.diagonal is None or not self.diagonal.errors.any():
@@ -227,7 +221,7 @@ def _chosen(pointers: Indices, items: Indices, shape: tuple[int, int], users: In
 
 
 def _joined(parts: list[Best]) -> Best:
-    return Best(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("items", "scores", "counts")))
+    return Best(*(np.concatenate([getattr(one, name) for one in parts]) for name in FIELDS))
 
 
 def _tell(converged: bool) -> None:
