@@ -20,7 +20,7 @@ STAGES = {
     "primal": ["plan", "gram", "factor", "invert", "residual", "weights"],
     "dual": ["gram", "factor", "invert", "diagonal", "weights"],
     "disk": ["gram", "factor", "invert", "residual", "weights"],
-    "matrix_free": ["transpose", "residual", "weights"],
+    "matrix_free": ["transpose", "diagonal", "residual", "weights"],
 }
 SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 
@@ -57,7 +57,9 @@ def test_a_fit_stopped_in_any_stage(program, log, tmp_path, monkeypatch, solver,
     output.write_bytes(b"as it was")
     command = ("fit", log, "-o", output, "--solver", solver, "--model", "edlae")
     with stopped_at(stage, number):
-        assert program(*command).code == code
+        stopped = program(*command)
+    assert stopped.code == code
+    assert ("the same command goes on from there" in stopped.err) == (solver == "disk")
     assert output.read_bytes() == b"as it was"
     left = [one.name for one in tmp_path.iterdir() if one not in (output, log)]
     assert [name[:9] for name in left] == (["monogram-"] if solver == "disk" else []), "what it can go on from"

@@ -219,3 +219,16 @@ def test_a_spectrum_is_planned_by_either_side():
     iterative = mg.RG2(rank=64, solver="als", epochs=7).plan((29_858, 40_981, 810_128))
     assert iterative.chosen.solver == "als"
     assert iterative.chosen.stages == (("epochs", 7.0, "epochs"),)
+
+
+def test_where_nothing_fits_the_refusal_names_the_smallest_way():
+    planned = mg.EDLAE().plan((300_000, 120_000, 5_000_000), memory="40 MB")
+    assert planned.chosen.solver == "matrix_free"
+    with pytest.raises(MemoryBudgetError, match=r"MB \(matrix_free, float32\).*raise the memory it may use to 3"):
+        planned.require()
+
+
+def test_a_plan_of_any_size_can_be_read():
+    text = str(mg.EASE().plan((10**12, 10**12, 10**15), memory="1 GB"))
+    assert "years" in text
+    assert max(len(line) for line in text.splitlines()) < 140

@@ -16,7 +16,7 @@ import monogram as mg
 from monogram import store
 from monogram.engine import disk as disk_
 from monogram.engine import tiles
-from monogram.errors import MemoryBudgetError, ParameterError, StorageError
+from monogram.errors import MemoryBudgetError, NumericalError, ParameterError, StorageError
 
 MODELS = [mg.EASE(l2=3), mg.DLAE(l2=3, dropout=0.2), mg.EDLAE(l2=3, dropout=0.2), mg.DEQL(l2=3, dropout=0.2, b=0.7)]
 
@@ -207,3 +207,27 @@ def test_it_changes_as_the_model_in_memory_does(eights, world, tmp_path):
     assert found.report_.changes == 1
     gc.collect()
     assert list(tmp_path.iterdir()) == [], "the files go with the weights they held"
+
+
+def test_damaged_tiles_are_not_gone_on_from_for_ever(eights, world, tmp_path):
+    def stop(stage, amount):
+        if stage == "invert":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path, progress=stop)
+    (file,) = tmp_path.glob(f"*/{tiles.TILES}")
+    file.write_bytes(np.full(file.stat().st_size // 4, np.nan, np.float32).tobytes())
+    with pytest.raises(NumericalError, match="fit again"):
+        mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
+    expected = mg.EASE(l2=3).fit(world, solver="primal").item_weights()
+    found = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
+    np.testing.assert_allclose(found.item_weights(), expected, atol=1e-5)
+
+
+def test_a_change_without_room_for_a_copy_says_so(eights, world, tmp_path):
+    model = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
+    with pytest.raises(MemoryBudgetError, match=r"for new weights beside these.*fit again on the changed log"):
+        model.forget_users([0], memory=2000)
+    assert model.report_.solver == "disk"
+    assert model.forget_users([0]).report_.solver == "primal"

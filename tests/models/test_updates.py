@@ -510,3 +510,102 @@ def test_a_change_says_nothing_when_all_is_well():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mg.EASE(l2=3).fit(part(log, range(50))).add_users(part(log, range(50, 70))).forget_users("user-001")
+
+
+def own_items(seed, users=300, items=120):
+    """Pairs of a small shop, and a user with one item of her own beside four that others use."""
+    rng = np.random.default_rng(seed)
+    rows = [(f"u{user}", f"i{item}") for user in range(users) for item in rng.choice(items, 6, replace=False)]
+    return rows, [("eve", item) for item in ("mine", "i3", "i77", "i101", "i61")]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+@pytest.mark.parametrize("model", MODELS[:4], ids=IDS[:4])
+def test_an_item_of_a_forgotten_user_alone_tells_nothing_of_her(tmp_path, model, solver, dtype):
+    """Rounding would leave her other items there, largest first."""
+    rows, eve = own_items(1)
+    changed = fresh(model).fit(rows + eve, solver=solver, dtype=dtype).forget_users(["eve"])
+    changed.save(tmp_path / "a.mono")
+    for one in (changed, mg.load(tmp_path / "a.mono")):
+        place = one.log_.items.index(["mine"])[0]
+        weights = one.item_weights()
+        weights[place, place] = 0
+        assert not weights[place].any()
+        assert not weights[:, place].any()
+
+
+@pytest.mark.parametrize("l2", [1e-3, 1e-2, 1.0])
+def test_a_change_that_loses_digits_is_a_refit(l2):
+    """One user who used everything, few others, and little to hold the inverse down."""
+    rng = np.random.default_rng(0)
+    rows = [(f"u{u}", f"i{i}") for u in range(900) for i in rng.choice(300, rng.integers(1, 4), replace=False)]
+    changed = mg.EASE(l2=l2).fit(rows + [("eve", f"i{i}") for i in range(300)], solver="primal").forget_users(["eve"])
+    expected = mg.EASE(l2=l2).fit(changed.log_, solver="primal", dtype="float64").item_weights()
+    assert np.abs(changed.item_weights() - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(("dtype", "weight"), [("float32", 30.0), ("float64", 100.0)])
+def test_heavy_users_who_come_and_go_leave_nothing(dtype, weight):
+    rng = np.random.default_rng(2)
+    base = sp.random_array((400, 150), density=0.05, rng=rng, dtype=np.float32, format="csr")
+    log = mg.Interactions.from_csr(base, merge="sum")
+    model = mg.EDLAE(l2=2, dropout=0.3).fit(log, solver="primal", dtype=dtype)
+    for step in range(6):
+        names = [f"heavy {step} {n}" for n in range(5)]
+        heavy = [(name, int(i), weight) for name in names for i in rng.choice(150, 6, replace=False)]
+        more = mg.Interactions.from_csr(
+            sp.csr_array(
+                ([w for *_, w in heavy], (np.repeat(np.arange(5), 6), [i for _, i, _ in heavy])),
+                shape=(5, 150),
+                dtype=np.float32,
+            ),
+            users=[1000 + 10 * step + n for n in range(5)],
+            merge="sum",
+        )
+        model.add_users(more)
+        model.forget_users([1000 + 10 * step + n for n in range(5)])
+    expected = mg.EDLAE(l2=2, dropout=0.3).fit(log, solver="primal", dtype="float64").item_weights()
+    assert np.abs(model.item_weights() - expected).max() <= CLOSE[dtype] * np.abs(expected).max()
+
+
+def test_an_interrupt_after_the_weights_were_rewritten_leaves_no_model(monkeypatch):
+    from monogram.models import base
+
+    log, tick = data(), base.Work.tick
+    model = mg.EASE(l2=3).fit(part(log, range(50)), solver="primal")
+
+    def stop(self, stage, amount=0.0):
+        if stage == "weights":
+            raise KeyboardInterrupt
+        tick(self, stage, amount)
+
+    monkeypatch.setattr(base.Work, "tick", stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.add_users(part(log, range(50, 70)))
+    with pytest.raises(NotFittedError):
+        model.recommend()
+
+
+def test_another_head_of_a_model_whose_parameters_were_touched():
+    """The weights are those of the fit, whatever stands in the attributes."""
+    log = data()
+    model = mg.DEQL(l2=5, dropout=0.3, b=0.5).fit(log, solver="primal", dtype="float64")
+    model.b = 3.0
+    expected = mg.DEQL(l2=5, dropout=0.3, b=1.0).fit(log, solver="primal", dtype="float64")
+    np.testing.assert_allclose(model.changed(b=1.0).item_weights(), expected.item_weights(), atol=1e-10)
+
+
+def test_another_head_after_frozen_penalties():
+    log = data()
+    model = mg.DEQL(l2=5, dropout=0.3, b=0.5).fit(log, solver="primal", dtype="float64")
+    model.forget_users([1], penalties="frozen")
+    back = model.changed(b=1.0).changed(b=0.5)
+    np.testing.assert_allclose(back.item_weights(), model.item_weights(), atol=1e-10)
+
+
+def test_a_model_is_not_fitted_on_itself():
+    model = mg.EASE(l2=3).fit(data())
+    with pytest.raises(ParameterError, match="on itself"):
+        model.fit(model)
+    assert len(model.recommend(k=1)), "and it is as it was"

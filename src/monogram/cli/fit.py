@@ -45,13 +45,25 @@ def command(
     data = read_log(log, columns)
     plan = made.plan(data, **how)
     talk(str(plan))
-    with live(plan) as progress:
-        made.fit(data, **how, progress=progress)
-    made.save(output)
+    with resumable(scratch if plan.chosen.disk else None):
+        with live(plan) as progress:
+            made.fit(data, **how, progress=progress)
+        made.save(output)
     talk(str(made.report_))
     talk(f"wrote {output}")
     if json:
         answer({"model": model, "parameters": made.params(), "output": str(output)} | dataclasses.asdict(made.report_))
+
+
+@contextmanager
+def resumable(scratch: Path | None) -> Iterator[None]:
+    """Inside, a fit on disk that is stopped says where it goes on from."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if scratch is not None and any(scratch.glob("monogram-*/journal.jsonl")):
+            talk(f"stopped: what is finished is kept in {scratch}/monogram-…; the same command goes on from there")
+        raise
 
 
 @contextmanager

@@ -128,7 +128,9 @@ Inverse = Primal | Dual
 class Readable(Protocol):
     """What a certificate needs to know of an inverse."""
 
-    diagonal: Float
+    @property
+    def diagonal(self) -> Float:
+        """The diagonal of C."""
 
     def columns(self, items: NDArray[np.integer[Any]]) -> Float:
         """Columns C[:, items], in float64."""
@@ -212,11 +214,22 @@ def rooted(matrix: Any, weights: Float | None) -> Any:
 
 
 def certificate(
-    matrix: Any, penalties: Float, inverse: Readable, *, weights: Float | None = None
+    matrix: Any,
+    penalties: Float,
+    inverse: Readable,
+    *,
+    weights: Float | None = None,
+    also: NDArray[np.int64] | None = None,
+    fine: float = 1e-3,
 ) -> tuple[float, float]:
     """How far an inverse is from the truth, on eight probe columns.
 
     The probes are spread over the items by popularity, the most popular among them.
+
+    Parameters
+    ----------
+    also : more items to probe
+    fine : an error whose bound is above this is estimated
 
     Returns
     -------
@@ -229,6 +242,8 @@ def certificate(
     data = rooted(matrix, weights)
     diagonal = squares(data)
     live, chosen = diagonal > 0, probes(diagonal)
+    if also is not None:
+        chosen = np.union1d(chosen, also[live[also]])
     if not len(chosen):
         return 0.0, 0.0
     own = (chosen, np.arange(len(chosen)))
@@ -240,7 +255,7 @@ def certificate(
     largest = max(float(np.abs(slopes).max()), 1e-30)
     with np.errstate(divide="ignore"):  # a penalty of 0 bounds nothing
         error = float(np.linalg.norm(rest, axis=0).max() / penalties[live].min()) / largest if residual else 0.0
-    if error > 1e-3:
+    if error > fine:
         error = float(np.abs(_error(data, penalties, diagonal, rest, own)).max()) / largest
     return residual, error
 
@@ -261,7 +276,8 @@ def _error(data: Any, penalties: Float, diagonal: Float, rest: Float, own: Any, 
         return np.asarray(out)
 
     scale = 1 / (diagonal + penalties)[:, None]
-    return conjugate_gradients(apply, lambda block: scale * block, rest, np.zeros_like(rest), steps=steps)[0]
+    start = np.zeros_like(rest)
+    return conjugate_gradients(apply, lambda block: scale * block, rest, start, steps=steps, tolerance=1e-3)[0]
 
 
 def conjugate_gradients(

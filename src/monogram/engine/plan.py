@@ -217,7 +217,8 @@ def _choice(found: dict[str, Cost], others: tuple[Cost, ...], budget: int, room:
         if cost.bytes <= budget and cost.disk <= (room or 0):
             why = f"{cost.solver}: nothing dense fits {show(budget)}, the least is {show(least.bytes)} ({least.solver})"
             return cost, why + _no_disk(others, cost, room)
-    return least, ""
+    allowed = [cost for cost in others if cost.disk <= (room or 0)]
+    return min((least, *allowed), key=lambda cost: cost.bytes), ""
 
 
 def _no_disk(others: tuple[Cost, ...], chosen: Cost, room: int | None) -> str:
@@ -328,7 +329,8 @@ def _refusal(refused: Plan) -> str:
     held = [cost for cost in refused.costs if not cost.disk] or refused.costs
     needs = " or ".join(f"{show(cost.bytes)} ({cost.solver}, {refused.dtype})" for cost in held)
     side, across = ("users", refused.users) if refused.chosen.solver == "dual" else ("items", refused.items)
-    room = max(0, 0.99 * refused.budget - (refused.chosen.bytes - across**2 * size))
+    square = across**2 * size if refused.chosen.solver in ("primal", "dual") else 0
+    room = max(0, 0.99 * refused.budget - (refused.chosen.bytes - square)) if square else 0
     advice = [f"raise the memory it may use to {show(refused.chosen.bytes)}"]
     if refused.dtype == "float64" and refused.chosen.bytes / 2 <= refused.budget:
         advice.append("use dtype float32")
@@ -366,7 +368,9 @@ def _timed(work: Any) -> float:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: 0.31 s, 12 min, 2.5 h."""
+    """Seconds for people: 0.31 s, 12 min, 2.5 h, 40 years."""
     if seconds < 100:
         return f"{seconds:.2g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 3.6e7 else f"{seconds / 3.15e7:.2g} years"

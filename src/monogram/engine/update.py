@@ -88,15 +88,19 @@ def working_bytes(rank: int, side: int, dtype: Any, threads: int = 1) -> int:
 
 @dataclass(frozen=True)
 class Correction:
-    """C' = C − left·right, and the diagonal of C'."""
+    """C' = C − left·right, and the diagonal of C'; `unused` items are alone in it, with zeros beside them."""
 
     left: Float
     right: Float
     diagonal: Float
+    unused: Indices
 
 
-def correction(held: Held, wanted: Change) -> Correction:
-    """What a change takes from C; nothing is changed yet. NumericalError where S + Λ would not stay invertible."""
+def correction(held: Held, wanted: Change, alone: Float) -> Correction:
+    """What a change takes from C; nothing is changed yet. NumericalError where S + Λ would not stay invertible.
+
+    `alone` is the c of each item that nobody uses after the change, and 0 for all others.
+    """
     rows, n = wanted.rows, len(held.scale)
     touched = np.unique(rows.indices)
     narrow = rows[:, touched]
@@ -109,20 +113,23 @@ def correction(held: Held, wanted: Change) -> Correction:
         block[inside, at - start] = held.diagonal[at] * held.scale[at]  # the weights have their own diagonal
         product[:, start:stop] = (narrow @ block) / held.scale[start:stop]
     right = _solve(np.diag(wanted.signs) + rows @ product.T, product)
-    diagonal = held.diagonal - np.einsum("ri,ri->i", product, right)
+    diagonal = np.where(alone > 0, alone, held.diagonal - np.einsum("ri,ri->i", product, right))
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
         raise NumericalError(
             "the change cannot be carried out in this precision: the diagonal of C would not stay above 0"
         )
-    return Correction(product.T, right, diagonal)
+    return Correction(product.T, right, diagonal, np.flatnonzero(alone))
 
 
 class Pass:
-    """The way from C·diag(s) to C'·diag(s') in the precision of the weights: some columns of it, or all in place."""
+    """The way from C·diag(s) to C'·diag(s') in the precision of the weights: some columns of it, or all in place.
+
+    What rounding would leave beside an item that nobody uses any more would tell who used it: there zeros are written.
+    """
 
     def __init__(self, held: Held, taken: Correction, scale: Float) -> None:
         dtype = held.array.dtype
-        self.held, self.scale, self.diagonal = held, scale, taken.diagonal
+        self.held, self.scale, self.diagonal, self.unused = held, scale, taken.diagonal, taken.unused
         self.ratio = (scale / held.scale).astype(dtype)
         self.left = np.ascontiguousarray(taken.left, dtype)
         self.right = (taken.right * scale).astype(dtype)
@@ -131,6 +138,8 @@ class Pass:
         """Columns of C' as the pass would leave them."""
         out = self.held.array[:, items] * self.ratio[items] - self.left @ self.right[:, items]
         found: Float = out.astype(np.float64) / self.scale[items]
+        found[self.unused] = 0.0
+        found[:, np.isin(items, self.unused)] = 0.0
         found[items, np.arange(len(items))] = self.diagonal[items]
         return found
 
@@ -143,6 +152,8 @@ class Pass:
 
         with parallel.limited(1):  # the slabs are shared among threads, not the products
             parallel.over(rows, len(out), ROWS, threads)
+        out[self.unused] = 0
+        out[:, self.unused] = 0
         np.fill_diagonal(out, diagonal)
 
 

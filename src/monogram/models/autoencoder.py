@@ -38,12 +38,21 @@ class Solved:
 class Kept:
     """What a full-rank model keeps beside its weights, so that it can be changed: c = diag C, ℓ, and S where asked for.
 
-    S is in the lower triangle of a Fortran-ordered array.
+    S is in the lower triangle of a Fortran-ordered array. `scale` is the factor −θ/c by which dense weights differ from
+    C, of the parameters that they were made with.
     """
 
     c: Float
     penalties: Float
     gram: NDArray[Any] | None = None
+    scale: Float | None = None
+
+
+def factor(theta: Float, c: Float, dtype: Any) -> Float:
+    """The factor −θ/c of `Kept`, as it is rounded into weights of a precision."""
+    with np.errstate(over="ignore", under="ignore"):
+        found: Float = (-theta / c).astype(dtype).astype(np.float64)
+    return found
 
 
 Factors = tuple[NDArray[Any], NDArray[Any], float]
@@ -148,7 +157,13 @@ class Autoencoder(Recommender):
         work.tick("diagonal")
         work.residual, work.error = inverse.certificate(log.matrix, solved.penalties, solved.inverse)
         work.tick("residual")
-        judge(work)
+        try:
+            judge(work)
+        except NumericalError as error:
+            if isinstance(solved.inverse, Tiled):
+                solved.inverse.scratch.remove()
+                raise NumericalError(f"{error}. Its files may have been damaged: they are gone, fit again") from error
+            raise
         return solved
 
 

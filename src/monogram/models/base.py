@@ -243,6 +243,8 @@ class Recommender:
         progress : callable, optional
             Receives the name of the stage and the work done in it since the last call.
         """
+        if log is self:
+            raise ParameterError("a model cannot be fitted on itself; give it the log, or use `changed`")
         self._forget()
         self.__post_init__()  # a parameter may have been changed since
         memory_.parse(memory)

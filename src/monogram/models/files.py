@@ -65,8 +65,9 @@ def _kept_tensors(kept: Kept | None) -> dict[str, Any]:
     """What a change of the model needs beside its weights; the Gram by its rows, as files have it."""
     if kept is None:
         return {}
-    tensors = {"kept.c": kept.c, "kept.penalties": kept.penalties}
-    return tensors if kept.gram is None else tensors | {"kept.gram": kept.gram.T}
+    held = {"c": kept.c, "penalties": kept.penalties, "scale": kept.scale}
+    held["gram"] = None if kept.gram is None else kept.gram.T
+    return {f"kept.{name}": array for name, array in held.items() if array is not None}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
@@ -141,12 +142,13 @@ def _kept(tensors: dict[str, Any], items: int, verify: bool) -> Kept | None:
     c, penalties = (checked(own, name, (items,)) for name in ("c", "penalties"))
     if not (finite(c) and finite(penalties) and (c > 0).all() and (penalties >= 0).all()):
         raise DataError("what it keeps for changes holds a value that is not a finite number above 0")
-    if "gram" not in own:
-        return Kept(c, penalties)
-    gram = checked(own, "gram", (items, items)).T  # symmetric, its lower triangle
-    if verify and not finite(gram.T):
+    scale = checked(own, "scale", (items,)) if "scale" in own else None
+    if scale is not None and not finite(scale):
+        raise DataError("what it keeps for changes holds a factor that is not finite")
+    gram = checked(own, "gram", (items, items)).T if "gram" in own else None  # symmetric, its lower triangle
+    if verify and gram is not None and not finite(gram.T):
         raise DataError("its Gram holds a value that is not finite")
-    return Kept(c, penalties, gram)
+    return Kept(c, penalties, gram, scale)
 
 
 def _report(stored: dict[str, Any]) -> Report:

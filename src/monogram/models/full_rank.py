@@ -20,7 +20,7 @@ from monogram.engine.gram import gram
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models import matrix_free
-from monogram.models.autoencoder import Autoencoder, Kept, Solved, tiny
+from monogram.models.autoencoder import Autoencoder, Kept, Solved, factor, tiny
 from monogram.models.base import SOLVERS, Report, Work, check_solver
 from monogram.models.parameters import param
 from monogram.weights import Dense, Dual, Free, Weights
@@ -169,8 +169,11 @@ class FullRank(Autoencoder):
             gram(log.matrix, work.gram, threads=work.threads, done=lambda k: work.tick("gram", k))
         solved = self._solve(log, work)
         theta, delta = self._head(solved.inverse.diagonal, solved.penalties, solved.d)
-        work.kept = Kept(solved.inverse.diagonal, solved.penalties, work.gram)
-        return _weights(solved.inverse, log, solved.penalties, theta, delta, work.threads)
+        c = solved.inverse.diagonal
+        weights = _weights(solved.inverse, log, solved.penalties, theta, delta, work.threads)
+        scale = factor(theta, c, work.dtype) if isinstance(weights, Dense) else None
+        work.kept = Kept(c, solved.penalties, work.gram, scale)
+        return weights
 
     def _warm(self, work: Work) -> None:
         if work.solver == free.NAME:

@@ -23,7 +23,7 @@ from monogram.engine import memory as memory_
 from monogram.engine.gram import squares
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
 from monogram.models import matrix_free
-from monogram.models.autoencoder import WORST_ERROR, Kept, alike
+from monogram.models.autoencoder import Kept, alike, factor
 from monogram.models.base import Recommender, Report, Work
 from monogram.weights import Dense, Dual, Free, Weights
 
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Model = TypeVar("Model", bound="FullRank")
-DRIFT = {"float32": 1e-5, "float64": 1e-10}  # residual up to which changes go on
+DRIFT = {"float32": 1e-5, "float64": 1e-10}  # residual and error of the weights up to which changes go on
 WORSE = 4.0  # times the residual of the fit, where that is larger
+PROBED = 8  # items of a change that are measured, beside those that every fit is measured on
+FROZEN = "penalties frozen"
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def check(model: Recommender) -> None:
             f"this {name} holds weights of kind {weights.kind!r}, which cannot be changed without a refit; only the "
             "full-rank models (EASE, DLAE, EDLAE, DEQL) can"
         )
-    if not isinstance(model._kept, Kept):
+    if not isinstance(model._kept, Kept) or (isinstance(weights, Dense) and model._kept.scale is None):
         raise ParameterError(f"this {name} was saved without what a change needs (its diagonal of C): fit it again")
 
 
@@ -127,6 +129,7 @@ class _Ready:
     weights: Callable[[], Weights]
     bytes: int
     in_place: bool = False
+    scale: Float | None = None
 
 
 class _Dearer(Exception):
@@ -138,34 +141,66 @@ def _change(model: Model, after: changes.Changed, how: How) -> Model:
     if isinstance(model.weights_, Free):
         return _refitted(model, after.log, "without a square array a model is its log, which is what changed", how)
     work = Work(model.report_.dtype, memory_.parse(how.memory), parallel.count(how.threads))
-    prepare = _dual if isinstance(model.weights_, Dual) else _primal
     with parallel.limited(how.threads), memory_.Peak() as peak:
         try:
-            d = squares(after.log.matrix)
-            ready = prepare(model, after, d, _penalties(model, after.log, d, how), work)
-            work.tick("change")
-            found = inverse.certificate(after.log.matrix, ready.penalties, ready.inverse)
-            work.tick("residual")
-            _judge(model.report_, *found, how)
+            ready, report = _prepared(model, after, how, work)
         except (_Dearer, NumericalError) as reason:
             if how.on_drift != "refit" and isinstance(reason, NumericalError):
                 raise
             return _refitted(model, after.log, str(reason), how)
-        kept = Kept(ready.inverse.diagonal, ready.penalties, _gram(model, after))
+        kept = Kept(ready.inverse.diagonal, ready.penalties, _gram(model, after), ready.scale)
         try:
             weights = ready.weights()
             if kept.gram is not None:
                 update.add_to_gram(kept.gram, *_rows(model, after))
+            work.tick("weights")
+            model._become(after.log, weights, report, kept=kept)
         except BaseException:
             if ready.in_place:
                 model._forget()  # half of the weights are new: rather no model than a wrong one
             raise
-        work.tick("weights")
-    note = "" if how.penalties == "followed" else "penalties frozen"
-    report = _report(model.report_, work, found, note)
-    report = replace(report, peak_bytes=peak.bytes, planned_bytes=ready.bytes)
-    model._become(after.log, weights, report, kept=kept)
+    model.report_ = replace(report, peak_bytes=peak.bytes, planned_bytes=ready.bytes)
     return model
+
+
+def _prepared(model: FullRank, after: changes.Changed, how: How, work: Work) -> tuple[_Ready, Report]:
+    """A change that is ready to be carried out, and what is then to be reported; NumericalError where it drifted."""
+    prepare = _dual if isinstance(model.weights_, Dual) else _primal
+    d, drift = squares(after.log.matrix), DRIFT[model.report_.dtype]
+    ready = prepare(model, after, d, _penalties(model, after.log, d, how), work)
+    work.tick("change")
+    also = _touched(model, after)
+    found = inverse.certificate(after.log.matrix, ready.penalties, ready.inverse, also=also, fine=drift)
+    work.tick("residual")
+    at_fit = _at_fit(model, found[1], drift)
+    _judge(model.report_, at_fit, *found, how)
+    note = "" if how.penalties == "followed" else FROZEN
+    return ready, _report(model.report_, at_fit, work, found, note)
+
+
+def _touched(model: FullRank, after: changes.Changed) -> Indices:
+    """Items whose rows and columns a change moves most."""
+    weight = sum(squares(rows) for rows in _rows(model, after))
+    return np.argsort(-np.asarray(weight), kind="stable")[:PROBED]
+
+
+def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
+    """Residual and error as the fit left them; a bound of the error that would excuse much is measured instead."""
+    report = model.report_
+    if report.changes:
+        return report.residual_at_fit or 0.0, report.error_at_fit or 0.0
+    residual, before = report.residual or 0.0, report.error or 0.0
+    if before <= drift:
+        return residual, before
+    if error <= drift:
+        return residual, drift
+    kept, matrix = model._kept, model.log_.matrix
+    if isinstance(model.weights_, Dense):
+        held: inverse.Readable = update.Held(model.weights_.matrix, kept.scale, kept.c)
+    else:
+        assert isinstance(model.weights_, Dual)
+        held = inverse.Dual(model.weights_.inverse, matrix.T.tocsr(), kept.penalties, 1)
+    return inverse.certificate(matrix, kept.penalties, held, fine=drift)
 
 
 def _rows(model: FullRank, after: changes.Changed) -> tuple[Any, Any]:
@@ -199,24 +234,26 @@ def _primal(model: FullRank, after: changes.Changed, d: Float, penalties: tuple[
     _compare(wanted.rank, n, size)
     grows, copied = n > len(array), not array.flags.writeable
     gram = 0 if model._kept.gram is None or not (grows or copied) else 1
-    taken += n * n * size * (int(grows or copied) + gram)
-    _require(taken, work.budget, model)
-    scale = _scale(model, c, model._kept.penalties, squares(model.log_.matrix), array.dtype)
+    more = n * n * size * (int(grows or copied) + gram)
+    taken += more
+    _require(taken, work.budget, model, more)
+    scale = _usable(model, model._kept.scale)
     if grows:
         more = n - len(array)
         array = update.grown(array, n)
         c, scale = np.concatenate([c, 1 / penalties[0][-more:]]), np.concatenate([scale, np.ones(more)])
     held = update.Held(array, scale, c)
-    correction = update.correction(held, wanted)
+    correction = update.correction(held, wanted, np.where(d == 0, 1 / np.where(d == 0, penalties[1], 1.0), 0.0))
     theta, delta = model._head(correction.diagonal, penalties[1], d)
-    step = update.Pass(held, correction, _scaled(model, theta, correction.diagonal, array.dtype))
+    scale = _usable(model, factor(theta, correction.diagonal, array.dtype))
+    step = update.Pass(held, correction, scale)
 
     def weights() -> Weights:
         out = np.empty_like(array) if copied and not grows else array
         step.into(out, delta, work.threads)
         return Dense(out)
 
-    return _Ready(step, penalties[1], weights, taken, not (grows or copied))
+    return _Ready(step, penalties[1], weights, taken, not (grows or copied), scale)
 
 
 def _dual(model: FullRank, after: changes.Changed, d: Float, penalties: tuple[Float, Float], work: Work) -> _Ready:
@@ -260,14 +297,8 @@ def _gram(model: FullRank, after: changes.Changed) -> NDArray[Any] | None:
     return update.grown(gram, after.log.n_items)
 
 
-def _scale(model: FullRank, c: Float, penalties: Float, d: Float, dtype: Any) -> Float:
-    return _scaled(model, model._head(c, penalties, d)[0], c, dtype)
-
-
-def _scaled(model: FullRank, theta: Float, c: Float, dtype: Any) -> Float:
-    """The factor −θ/c by which weights differ from C, as it was rounded into them."""
-    with np.errstate(over="ignore", under="ignore"):
-        scale = (-theta / c).astype(dtype).astype(np.float64)
+def _usable(model: FullRank, scale: Float) -> Float:
+    """The factor by which weights differ from C, if C can be read from them."""
     if not (np.isfinite(scale).all() and (scale != 0).all()):
         raise ParameterError(
             f"in {int((scale == 0).sum()):,} columns the weights of this {type(model).__name__} are 0 times the "
@@ -283,23 +314,24 @@ def _compare(rank: int, side: int, size: int) -> None:
         raise _Dearer(f"a change of rank {rank:,} would have cost more")
 
 
-def _require(needed: int, budget: int, model: FullRank) -> None:
+def _require(needed: int, budget: int, model: FullRank, copied: int = 0) -> None:
     if needed > budget:
+        other = f": {memory_.show(copied)} of it for new weights beside these" if copied else ""
+        advice = "fit again on the changed log" if copied > budget else "change fewer users at a time"
         raise MemoryBudgetError(
-            f"the change needs {memory_.show(needed)}, but may use {memory_.show(budget)}; this "
-            f"{type(model).__name__} is as it was. Raise the memory, or change fewer users at a time"
+            f"the change needs {memory_.show(needed)}, but may use {memory_.show(budget)}{other}; this "
+            f"{type(model).__name__} is as it was. Raise the memory, or {advice}"
         )
 
 
-def _judge(before: Report, residual: float, error: float, how: How) -> None:
+def _judge(before: Report, at_fit: tuple[float, float], residual: float, error: float, how: How) -> None:
     """Compare what a change would leave with what the fit left."""
-    at_fit = _at_fit(before)
-    bound = max(DRIFT[before.dtype], WORSE * (at_fit[0] or 0.0))
-    if residual <= bound and error <= max(WORST_ERROR, WORSE * (at_fit[1] or 0.0)):
+    bounds = [max(DRIFT[before.dtype], WORSE * one) for one in at_fit]
+    if residual <= bounds[0] and error <= bounds[1]:
         return
     text = (
-        f"the residual would be {residual:.1e} and the weights off by some {error:.0e} after {before.changes + 1:,} "
-        f"changes (bound: {bound:.0e})"
+        f"after {before.changes + 1:,} changes the residual would be {residual:.1e} (bound: {bounds[0]:.0e}) and the "
+        f"weights off by some {error:.0e} (bound: {bounds[1]:.0e})"
     )
     if how.on_drift == "warn" and np.isfinite(residual):
         warnings.warn(f"{text}; fit again to be exact", MonogramWarning, stacklevel=5)
@@ -307,14 +339,10 @@ def _judge(before: Report, residual: float, error: float, how: How) -> None:
     raise NumericalError(text)
 
 
-def _at_fit(report: Report) -> tuple[float | None, float | None]:
-    return (report.residual_at_fit, report.error_at_fit) if report.changes else (report.residual, report.error)
-
-
-def _report(before: Report, work: Work, found: tuple[float, float], note: str) -> Report:
-    at_fit = _at_fit(before)
+def _report(before: Report, at_fit: tuple[float, float], work: Work, found: tuple[float, float], note: str) -> Report:
     return replace(
         before,
+        solver="primal" if before.solver == "disk" else before.solver,
         threads=work.threads,
         seconds=work.seconds,
         residual=found[0],
@@ -360,8 +388,8 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
     if isinstance(given.weights_, Free):
         return matrix_free.another_head(model, given.weights_, work)
     log, weights, kept, d = given.log_, given.weights_, given._kept, squares(given.log_.matrix)
-    wanted = model._penalties(d)
-    same = alike(wanted, kept.penalties).all() and work.dtype == given.report_.dtype
+    frozen = given.report_.note == FROZEN and model._rates() == given._rates()
+    same = (frozen or alike(model._penalties(d), kept.penalties).all()) and work.dtype == given.report_.dtype
     if work.keep_gram and kept.gram is None:
         raise ParameterError("keep_gram=True, but the model given in place of a log kept no Gram; fit on the log")
     if kept.gram is not None:
@@ -376,8 +404,9 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
         work.solver = "primal"
         return None
     work.used, work.residual, work.error = "reused", given.report_.residual, given.report_.error
-    work.kept = Kept(kept.c, kept.penalties, work.gram)
     theta, delta = model._head(kept.c, kept.penalties, d)
+    scale = None if kept.scale is None else factor(theta, kept.c, work.dtype)
+    work.kept = Kept(kept.c, kept.penalties, work.gram, scale)
     if isinstance(weights, Dual):
         scale = -theta / (kept.c * kept.penalties)
         return Dual(weights.inverse, log.matrix, kept.penalties, scale, theta + delta, weights.roots)
@@ -388,5 +417,4 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
         raise MemoryBudgetError(
             f"a second array of weights needs {memory_.show(array.nbytes)}, but may use {memory_.show(work.budget)}"
         )
-    before = _scale(given, kept.c, kept.penalties, d, array.dtype)
-    return Dense(update.rescaled(array, (-theta / kept.c) / before, delta, work.threads))
+    return Dense(update.rescaled(array, (-theta / kept.c) / _usable(given, kept.scale), delta, work.threads))
