@@ -13,7 +13,19 @@ import monogram as mg
 from monogram import errors
 
 SOURCE = Path(mg.__file__).parent
-HEAVY = ["numba", "pyarrow", "scipy", "scipy.sparse.linalg", "torch", "pandas", "polars", "typer", "rich", "numpy"]
+HEAVY = [
+    "numba",
+    "pyarrow",
+    "scipy",
+    "scipy.sparse.linalg",
+    "torch",
+    "pandas",
+    "polars",
+    "typer",
+    "rich",
+    "numpy",
+    "dask",
+]
 
 
 def test_the_import_is_light():
@@ -37,14 +49,29 @@ ROOMS = {
     "weights": {"engine", "weights"},
     "store": set(),
     "ranking": {"data", "engine", "weights"},
-    "models": {"data", "engine", "weights", "store", "ranking", "models"},
+    "cluster": {"engine", "cluster"},
+    "models": {"data", "engine", "weights", "store", "ranking", "cluster", "models"},
     "testing": {"data", "engine", "weights", "ranking", "models", "testing"},
     "evaluation": {"data", "engine", "weights", "ranking", "models", "evaluation"},
     "plots": set(),
     "reports": {"reports"},
     "tuning": {"data", "engine", "weights", "ranking", "models", "evaluation", "plots", "reports", "tuning"},
     "reproduce": {"data", "engine", "weights", "models", "evaluation", "plots", "reports", "tuning", "reproduce"},
-    "cli": {"data", "engine", "store", "ranking", "models", "evaluation", "reports", "tuning", "reproduce", "cli"},
+    "cli": {
+        *(
+            "data",
+            "engine",
+            "store",
+            "ranking",
+            "cluster",
+            "models",
+            "evaluation",
+            "reports",
+            "tuning",
+            "reproduce",
+            "cli",
+        )
+    },
 }
 
 

@@ -82,6 +82,13 @@ class StorageError(MonogramError, OSError):
     http_status = 507
 
 
+class ClusterError(MonogramError, RuntimeError):
+    """A cluster cannot be reached, has no workers, or lost them all; nothing was written."""
+
+    exit_code = 11
+    http_status = 503
+
+
 class MonogramWarning(UserWarning):
     """Something the user should know, while the result still stands."""
 

@@ -286,7 +286,7 @@ def _eligible(
 
 def _rule(rule: Any, items: Vocabulary, asked: Histories, name: str) -> tuple[bool, Any, list[Any]]:
     """A list for all (one row) or a list for each request that remains; sorted, unknown ids apart."""
-    each, lists = _lists(rule, name)
+    each, lists = rule_lists(rule, name)
     requests = asked.matrix.shape[0] if asked.asked is None else asked.asked
     if each and len(lists) != requests:
         raise ParameterError(f"{name} has {len(lists)} lists for {requests} requests; expected one list for each")
@@ -302,7 +302,7 @@ def _rule(rule: Any, items: Vocabulary, asked: Histories, name: str) -> tuple[bo
     return each, sp.csr_array((np.ones(len(flat), np.float32), flat, pointers), shape=(len(lists), len(items))), missing
 
 
-def _lists(rule: Any, name: str) -> tuple[bool, list[list[Any]]]:
+def rule_lists(rule: Any, name: str) -> tuple[bool, list[list[Any]]]:
     """Whether a rule holds a list for each request, and its lists."""
     rule = _plain(rule)
     if not isinstance(rule, One | Iterable):

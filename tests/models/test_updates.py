@@ -456,7 +456,7 @@ def test_another_head_is_no_factorisation(solver, monkeypatch):
     model = mg.DEQL(l2=3, dropout=0.4, b=0.7).fit(log, solver=solver, dtype="float64")
     expected = mg.DEQL(l2=3, dropout=0.4, b=2).fit(log, solver=solver, dtype="float64")
     other = mg.DLAE(l2=3, dropout=0.4).fit(log, solver=solver, dtype="float64")
-    refuse(monkeypatch, "_invert")
+    refuse(monkeypatch, "invert")
     found = model.changed(b=2)
     same(found, expected, "float64")
     assert found.report_.solver == "reused"

@@ -36,6 +36,14 @@ Scratch = Annotated[
         "--scratch", help="Folder for the large files of a fit on disk; named, it is used when memory is short."
     ),
 ]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Dask scheduler to work on, tcp://host:port; or local, local:N to start one.",
+    ),
+]
 Memory = Annotated[str | None, typer.Option("--memory", help="What a fit may take, such as '8 GB'.")]
 
 

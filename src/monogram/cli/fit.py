@@ -11,7 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Memory, ModelName, Scratch, Threads, answer, not_over, read_log, talk
+from monogram.cli.common import (
+    ClusterAddress,
+    Json,
+    Memory,
+    ModelName,
+    Scratch,
+    Threads,
+    answer,
+    not_over,
+    read_log,
+    talk,
+)
 from monogram.cli.flags import KeepGram, Solver, column_flags, make, model_flags, split_solver
 
 
@@ -31,9 +42,12 @@ def command(
     memory: Memory = None,
     scratch: Scratch = None,
     threads: Threads = None,
+    cluster: ClusterAddress = None,
     json: Json = False,
 ) -> None:
     """Learn from a log and write a model file."""
+    from monogram.models import clusters
+
     chosen = split_solver(model, solver, parameters)
     if chosen == "disk" and scratch is None:
         scratch = output.absolute().parent
@@ -42,13 +56,15 @@ def command(
     made = make(model, parameters)
     not_over(output, log)
     made.plan((1, 1, 1), **how)  # wrong options, before reading
-    data = read_log(log, columns)
-    plan = made.plan(data, **how)
-    talk(str(plan))
-    with resumable(scratch if plan.chosen.disk else None):
-        with live(plan) as progress:
-            made.fit(data, **how, progress=progress)
-        made.save(output)
+    clusters.check(made, cluster, chosen)
+    with clusters.held(cluster) as held:
+        data = read_log(log, columns)
+        plan = made.plan(data, **how, cluster=held)
+        talk(str(plan))
+        with resumable(scratch if plan.chosen.disk else None):
+            with live(plan) as progress:
+                made.fit(data, **how, progress=progress, cluster=held)
+            made.save(output)
     talk(str(made.report_))
     talk(f"wrote {output}")
     if json:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Memory, ModelName, Scratch, Threads, answer, read_log
+from monogram.cli.common import ClusterAddress, Json, Memory, ModelName, Scratch, Threads, answer, read_log
 from monogram.cli.flags import KeepGram, Solver, column_flags, make, model_flags, split_solver
 from monogram.errors import ParameterError
 
@@ -28,6 +28,7 @@ def command(
     keep_gram: KeepGram = False,
     scratch: Scratch = None,
     threads: Threads = None,
+    cluster: ClusterAddress = None,
     as_json: Json = False,
     *,
     parameters: dict[str, Any],
@@ -37,13 +38,16 @@ def command(
 
     A plan over the memory budget is still shown; the exit code then is that of a fit refused for its memory.
     """
+    from monogram.models import clusters
+
     if (log is None) == (size is None):
         raise ParameterError("plan for what? give either a log or --size users,items,events")
     chosen = split_solver(model, solver, parameters)
     recommender = make(model, parameters)
     given = parse_size(size) if size is not None else read_log(str(log), columns)
     how: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
-    found = recommender.plan(given, **how, solver=chosen, scratch=scratch)
+    with clusters.held(cluster) as held:
+        found = recommender.plan(given, **how, solver=chosen, scratch=scratch, cluster=held)
     if as_json:
         answer(_document(model, recommender, found))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from monogram.cli.alike import hint
-from monogram.cli.common import Json, Threads, draw, few, not_over, talk, tell_unknown
+from monogram.cli.common import (
+    ClusterAddress,
+    Json,
+    Threads,
+    answer,
+    draw,
+    few,
+    not_over,
+    talk,
+    tell_unknown,
+)
 from monogram.cli.history import advice, parse_history
 from monogram.cli.tables import Format, by_ending, print_text, text_of, write
 from monogram.errors import DataError, ParameterError, UnknownIdError
@@ -43,26 +54,44 @@ def command(
         Format | None, typer.Option("--format", help="A table, or what the ending of --output says.")
     ] = None,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="File to write instead of stdout.")
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="File to write instead of stdout; or for everyone a folder, NAME/."
+        ),
     ] = None,
     threads: Threads = None,
+    cluster: ClusterAddress = None,
     as_json: Json = False,
 ) -> None:
     """Ranked items for known users, a history, or everyone.
 
     With neither --user nor --history, everyone in the log the model learned from: in batches, so that memory does
-    not grow with the number of users.
+    not grow with the number of users. Into a folder they go as Parquet files, one a batch; the same command on the
+    folder of one that was stopped goes on where it ended.
     """
+    from monogram.models import clusters
     from monogram.models.files import load
 
     if user and history:
         raise ParameterError("both --user and --history were given; expected one of them, or neither for all users")
+    rules: dict[str, Any] = {"k": k, "allow": None, "deny": None, "exclude_seen": not keep_seen, "threads": threads}
+    if output is not None and (output.endswith(("/", "\\")) or Path(output).is_dir()):
+        if user or history or form not in (None, Format.parquet):
+            raise ParameterError(
+                f"--output {output} is a folder: it is for everyone, and for Parquet; name a file instead"
+            )
+        rules |= {"allow": read_ids(allow), "deny": read_ids(deny)}
+        with clusters.held(cluster) as held:
+            to_folder(load(model), output, rules | {"cluster": held}, as_json)
+        return
+    if cluster is not None:
+        raise ParameterError("--cluster ranks for everyone into a folder: add --output NAME/")
     chosen = choose_format(form, output, as_json)
     if output is not None:
         not_over(output, model, allow, deny)
     histories = [parse_history(text) for text in history or ()]
-    rules = {"k": k, "allow": read_ids(allow), "deny": read_ids(deny), "exclude_seen": not keep_seen}
-    asked = Request(load(model), user or [], history or [], histories, rules | {"threads": threads})
+    rules |= {"allow": read_ids(allow), "deny": read_ids(deny)}
+    asked = Request(load(model), user or [], history or [], histories, rules)
     if chosen is Format.table:
         show(asked)
     elif output is None:
@@ -71,6 +100,19 @@ def command(
         write(asked.tables(), chosen, output)
         talk(f"{asked.rows:,} rows in {output}")
     asked.tell()
+
+
+def to_folder(model: Any, output: str, rules: dict[str, Any], as_json: bool) -> None:
+    """Lists for everyone as Parquet files in a folder."""
+    found = model.recommend_all(output, **rules)
+    talk(f"{found.rows:,} rows in {found.files:,} files in {output}")
+    if found.resumed:
+        talk(f"{found.resumed:,} of the files were there already, from a call that was stopped")
+    if found.empty:
+        talk(f"users without a history, so their scores say nothing: {found.empty:,}")
+    tell_unknown("items", found.unknown_items)
+    if as_json:
+        answer(dataclasses.asdict(found))
 
 
 def choose_format(form: Format | None, output: str | None, as_json: bool) -> Format:

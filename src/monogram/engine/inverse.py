@@ -182,7 +182,7 @@ def primal(
         gram(matrix, out, weights=weights, threads=threads, done=lambda k: stage("gram", k))
     else:
         parallel.over(lambda a, b: np.copyto(out[:, a:b], known[:, a:b]), n, max(1, n // (4 * threads)), threads)
-    _invert(out, penalties, stage)
+    invert(out, penalties, stage)
     return Primal(out, threads)
 
 
@@ -200,7 +200,7 @@ def dual(
     by_item = rooted(matrix, weights).T.tocsr()
     out = np.empty((m, m), dtype, order="F")
     gram(by_item, out, weights=1 / penalties, threads=threads, done=lambda k: stage("gram", k))
-    _invert(out, np.ones(m), stage)
+    invert(out, np.ones(m), stage)
     _whole(out, threads)
     return Dual(out, by_item, penalties, threads)
 
@@ -359,7 +359,8 @@ def dual_columns(inverse: NDArray[Any], by_item: Any, penalties: Float, items: N
     return out
 
 
-def _invert(out: NDArray[Any], penalties: Float, stage: Stage) -> None:
+def invert(out: NDArray[Any], penalties: Float, stage: Stage = silent) -> None:
+    """(G + diag ℓ)⁻¹ of the Gram in the lower triangle of an array, in place."""
     np.einsum("ii->i", out)[...] += penalties.astype(out.dtype)
     potrf(out, tick=lambda flops: stage("factor", flops))
     potri(out, tick=lambda flops: stage("invert", flops))

@@ -74,12 +74,7 @@ class Operator:
         n = matrix.shape[1]
         out = np.empty((n, n), np.float64, order="F")
         gram(matrix, out, threads=self.threads)
-        if shift is not None:
-            a, b = shift
-            cross = matrix.T @ a
-            for j in range(n):
-                out[j:, j] += (a @ a) * b[j] * b[j:] - cross[j] * b[j:] - b[j] * cross[j:]
-        return out
+        return shifted(out, matrix, shift)
 
     def _times(self, matrix: Any, block: NDArray[Any], shift: tuple[Float, Float] | None) -> NDArray[Any]:
         out = multiply(matrix, block, self.threads)
@@ -87,6 +82,16 @@ class Operator:
             a, b = shift
             out -= np.outer(a, b @ block.astype(np.float64)).astype(block.dtype)
         return out
+
+
+def shifted(square: Float, matrix: Any, shift: tuple[Float, Float] | None) -> Float:
+    """The lower triangle of (Y − a·bᵀ)ᵀ(Y − a·bᵀ) from that of YᵀY, in place."""
+    if shift is not None:
+        a, b = shift
+        cross = matrix.T @ a
+        for j in range(len(square)):
+            square[j:, j] += (a @ a) * b[j] * b[j:] - cross[j] * b[j:] - b[j] * cross[j:]
+    return square
 
 
 @kernel

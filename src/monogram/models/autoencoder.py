@@ -112,6 +112,11 @@ class Autoencoder(Recommender):
 
     def _planned(self, size: Size, work: Work, others: tuple[Cost, ...] = ()) -> Plan:
         """The plan of an inverse, with ways that need none beside it."""
+        if work.cluster is not None:
+            from monogram.cluster.cost import inverse_plan
+
+            extra = self._extra(size, work)
+            return inverse_plan(work.cluster, size, work.budget, dtype=work.dtype, extra=extra)
         l2, dropout = self._rates()
         solvers: tuple[str, ...] = ("primal", "dual")
         if "disk" in self.solvers:
@@ -143,6 +148,12 @@ class Autoencoder(Recommender):
         d = squares(log.matrix)
         penalties = self._penalties(d)
         how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "stage": work.tick}
+        if work.cluster is not None:
+            from monogram.cluster.solve import primal
+
+            way = "tiles" if "tiles" in chosen.solver else "one_worker"
+            keep = known if known is not None and known.flags.writeable else None  # else it is whole already
+            return Solved(primal(work.cluster, log.matrix, penalties, way, keep=keep, **how), penalties, d)
         if chosen.solver == "disk":
             assert work.scratch is not None
             room = work.budget - beside_tiles(size, work.threads)

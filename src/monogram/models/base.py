@@ -22,12 +22,14 @@ from monogram.engine import parallel
 from monogram.engine.inverse import Stage, silent
 from monogram.engine.plan import Cost, Plan, Size, guess, measure
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
-from monogram.models import parameters
+from monogram.models import clusters, parameters
 from monogram.models.explanation import Explanation
 from monogram.ranking import Recommendations
 from monogram.weights import Weights
 
 if TYPE_CHECKING:
+    from monogram.cluster import Cluster
+    from monogram.models.batch import Written
     from monogram.models.pruning import Pruning
 
 
@@ -80,7 +82,7 @@ class Work:
 
     `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch, `between` as in
     `Watched`, `scratch` the folder in which a fit on disk may make its files, `gram` the Gram where it is
-    there already, `kept` what the model keeps beside its weights.
+    there already, `kept` what the model keeps beside its weights, `cluster` where the work is done if not here.
     """
 
     dtype: str = "float32"
@@ -102,6 +104,7 @@ class Work:
     keep_gram: bool = False
     gram: NDArray[Any] | None = None
     kept: Any = None
+    cluster: Cluster | None = None
 
     def __post_init__(self) -> None:
         self._last = time.perf_counter()
@@ -127,7 +130,8 @@ class Report:
 
     Attributes
     ----------
-    solver : "primal", "dual", "disk", "matrix_free" or "none"; for a spectrum the side and the method, or "reused"
+    solver : "primal", "dual", "disk", "matrix_free" or "none"; for a spectrum the side and the method, or "reused";
+        on a cluster "cluster (one worker)", "cluster (tiles)", or "cluster" and the method
     dtype : working precision
     threads : threads used
     seconds : by stage (compile: kernels, the first time on a machine)
@@ -221,6 +225,7 @@ class Recommender:
         keep_gram: bool = False,
         scratch: str | Path | None = None,
         progress: Callable[[str, float], None] | None = None,
+        cluster: Any = None,
     ) -> Self:
         """Learn from a log; what was learned before is forgotten.
 
@@ -242,20 +247,24 @@ class Recommender:
             of a fit that was stopped stay, and the same fit goes on from them.
         progress : callable, optional
             Receives the name of the stage and the work done in it since the last call.
+        cluster : `distributed.Client`, an address such as "tcp://host:8786", or "local:N" for N processes; optional
+            Where the work is done: full-rank and spectral models. The result comes here, and must fit in `memory`. A
+            lost worker changes nothing in it. Needs the extra `dask`.
         """
         if log is self:
             raise ParameterError("a model cannot be fitted on itself; give it the log, or use `changed`")
         self._forget()
         self.__post_init__()  # a parameter may have been changed since
+        clusters.check(self, cluster, solver)
         memory_.parse(memory)
         asked = (parallel.count(threads), self._solver(solver, keep_gram), progress or silent)
         check_dtype(dtype)
         between = log.between if isinstance(log, Watched) else None
         data, given = self._source(log.source if isinstance(log, Watched) else log)
-        with parallel.limited(threads) as number:
+        with clusters.held(cluster) as held, parallel.limited(threads) as number:
             work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
             work.given, work.between, work.keep_gram = given, between, keep_gram
-            work.scratch = _folder(scratch, solver)
+            work.scratch, work.cluster = _folder(scratch, solver), held
             self._warm(work)
             work.tick("compile")
             with memory_.Peak() as peak:
@@ -276,6 +285,7 @@ class Recommender:
         solver: str = "auto",
         keep_gram: bool = False,
         scratch: str | Path | None = None,
+        cluster: Any = None,
     ) -> Plan:
         """What `fit` with the same arguments would cost; nothing large is allocated.
 
@@ -291,7 +301,13 @@ class Recommender:
         sized = isinstance(log, tuple) and len(log) == 3 and all(isinstance(one, int) for one in log)
         size = guess(*log) if sized else measure(self._source(log)[0].matrix)
         how = (check_dtype(dtype), memory_.parse(memory), parallel.count(threads), self._solver(solver, keep_gram))
-        return self._plan(size, Work(*how, keep_gram=keep_gram, scratch=_folder(scratch, solver)))
+        clusters.check(self, cluster, solver)
+        with clusters.held(cluster) as held:
+            return self._plan(size, Work(*how, keep_gram=keep_gram, scratch=_folder(scratch, solver), cluster=held))
+
+    def _on_cluster(self) -> bool:
+        """Whether it can be fitted on a cluster."""
+        return False
 
     def _solver(self, solver: str, keep_gram: bool) -> str:
         """The solver to use, checked."""
@@ -365,6 +381,41 @@ class Recommender:
         return ranking.recommend(
             weights, asked, log.items, k=k, allow=allow, deny=deny, exclude_seen=exclude_seen, threads=threads
         )
+
+    def recommend_all(
+        self,
+        folder: str | Path,
+        *,
+        k: int = 10,
+        allow: Any = None,
+        deny: Any = None,
+        exclude_seen: bool = True,
+        batch: int | None = None,
+        threads: int | None = None,
+        progress: Callable[[str, float], None] | None = None,
+        cluster: Any = None,
+    ) -> Written:
+        """Rank items for everyone in the log, into a folder of Parquet files, `part-00000.parquet` and so on.
+
+        Each file is the table of `recommend` for a batch of users, and is written whole or not at all. The same call on
+        the folder of one that was stopped goes on where it ended; a folder that holds anything else is refused.
+
+        Parameters
+        ----------
+        folder : it is made where it is not there
+        k, allow, deny, exclude_seen, threads : as for `recommend`
+        batch : users a file; by default 10,000, and fewer where k is large
+        progress : callable, optional
+            Receives "users" and how many were written since the last call.
+        cluster : as for `fit`
+            Its workers must see the folder under the same name: the model is put there for them while they work.
+        """
+        from monogram.models import batch as batch_
+
+        self._learned()
+        asked = batch_.Asked(k, allow, deny, exclude_seen)
+        with clusters.held(cluster) as held:
+            return batch_.recommend_all(self, folder, asked, batch, parallel.count(threads), progress or silent, held)
 
     def similar(self, items: Any, k: int = 10, *, threads: int | None = None) -> Recommendations:
         """Items like the given ones, the item itself excluded.

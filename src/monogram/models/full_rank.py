@@ -139,6 +139,9 @@ class FullRank(Autoencoder):
             raise ParameterError(f"keep_gram keeps the Gram of the items, which solver={solver!r} avoids; use 'primal'")
         return "primal" if keep_gram else solver
 
+    def _on_cluster(self) -> bool:
+        return True
+
     def _plan(self, size: Size, work: Work) -> Plan:
         cost = plan.matrix_free(size, self.diagonal, dtype=work.dtype, threads=work.threads)
         return self._planned(size, work, (cost,))
@@ -166,7 +169,8 @@ class FullRank(Autoencoder):
             return matrix_free.fit(self, log, work, chosen.bytes)
         if work.keep_gram and work.gram is None:
             work.gram = np.zeros((log.n_items, log.n_items), work.dtype, order="F")
-            gram(log.matrix, work.gram, threads=work.threads, done=lambda k: work.tick("gram", k))
+            if work.cluster is None:  # else it comes from there
+                gram(log.matrix, work.gram, threads=work.threads, done=lambda k: work.tick("gram", k))
         solved = self._solve(log, work)
         theta, delta = self._head(solved.inverse.diagonal, solved.penalties, solved.d)
         c = solved.inverse.diagonal

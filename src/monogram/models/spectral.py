@@ -42,6 +42,9 @@ class Spectral(Recommender):
         """Whether a spectrum is all it needs."""
         return True
 
+    def _on_cluster(self) -> bool:
+        return self.closed_form
+
     def _wanted(self) -> int | None:
         """The rank asked for; None where the data decide it."""
         rank: int = getattr(self, "rank")  # noqa: B009  (a field of most subclasses)

@@ -190,6 +190,10 @@ def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -
 def plan(size: Size, rank: int, work: Work) -> Plan:
     """What `decompose` will cost."""
     costs: tuple[Cost, ...] = spectral(size, rank, dtype=work.dtype, threads=work.threads)
+    if work.cluster is not None:
+        from monogram.cluster.cost import spectral_plan
+
+        return spectral_plan(work.cluster, size, costs[0], work.budget, work.dtype)
     if work.solver == "auto":
         fitting = [cost for cost in costs if cost.bytes <= work.budget]
         chosen = min(fitting, key=lambda cost: cost.seconds) if fitting else min(costs, key=lambda cost: cost.bytes)
@@ -215,8 +219,8 @@ def decompose(
     scale = _scale(matrix)
     if scale != 1:
         matrix, shift = matrix / scale, shift and (shift[0] / scale, shift[1])
-    data = Operator(matrix, shift, work.threads)
-    side = "items" if chosen.solver == "primal" else "users"
+    data = _operator(matrix, shift, work)
+    side = "users" if chosen.solver == "dual" else "items"
     how: dict[str, Any] = {"side": side, "dtype": work.dtype, "tolerance": tolerance, "stage": work.tick}
     found = spectrum.of_data(data, rank, start=start, **how)
     found = replace(found, values=found.values * scale**2)
@@ -230,6 +234,15 @@ def decompose(
     work.tick("residual")
     work.used, work.residual = f"{chosen.solver}, {found.method}", found.residual
     return found
+
+
+def _operator(matrix: Any, shift: tuple[Float, Float] | None, work: Work) -> Operator:
+    """What multiplies by the log, here or on a cluster."""
+    if work.cluster is None:
+        return Operator(matrix, shift, work.threads)
+    from monogram.cluster.operator import Spread
+
+    return Spread(work.cluster, matrix, shift)
 
 
 def _scale(matrix: Any) -> float:
