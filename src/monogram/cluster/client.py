@@ -17,6 +17,7 @@ from typing import Any
 from monogram.errors import ClusterError, MissingExtraError, NumericalError, ParameterError
 
 CONNECTING = 10.0  # seconds to reach a scheduler, and to see its first worker
+BRINGING = 4.0  # seconds for a result to come, before it is asked for again
 LOOK = 1.0  # seconds between two looks at whether anybody is still there
 WAYS = ("auto", "one_worker", "tiles")
 
@@ -153,7 +154,7 @@ def _local(number: str | None) -> Iterator[Any]:
     if not 1 <= workers <= 1024:
         raise ParameterError(f"cluster 'local:{workers}'; expected 1 to 1024 processes")
     how: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1"}
-    with LocalCluster(**how, dashboard_address=None, silence_logs=logging.CRITICAL + 1) as started:
+    with LocalCluster(**how, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL + 1) as started:
         yield started
 
 
@@ -234,7 +235,8 @@ class Run:
         pending = set(futures)
         while pending:
             try:
-                done = set(wait(pending, timeout=LOOK, return_when="FIRST_COMPLETED").done)
+                with self.cluster.client.as_current():
+                    done = set(wait(pending, timeout=LOOK, return_when="FIRST_COMPLETED").done)
             except TimeoutError:
                 self._look()
                 continue
@@ -246,13 +248,13 @@ class Run:
 
     def value(self, future: Any) -> Any:
         """The result of a task, brought here."""
-        longest = max(self.cluster.patience, LOOK)
+        longest = BRINGING
         while True:
             try:
                 return future.result(timeout=longest)
-            except TimeoutError:
+            except TimeoutError:  # who held it may be gone; asked again, another has it
                 self._look()
-                longest *= 2  # a large one over a slow line
+                longest *= 2  # or it is large, and the line slow
 
     def stream(self, futures: Iterable[Any], ahead: int = 3) -> Iterator[Any]:
         """Results in their order; futures are taken from the iterator, and freed, as the results are."""

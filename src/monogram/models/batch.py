@@ -95,9 +95,9 @@ def recommend_all(
     log = model.log_
     cuts = _cuts(log.n_users, asked.k, batch)
     asked.part(0, 0, log.n_users)  # wrong lists, before anything is written
+    ranking.recommend(model.weights_, _histories(model, 0, 0), log.items, k=asked.k)  # a wrong k, likewise
     path = Path(folder).absolute()
     make_folder(path, "name another one")
-    ranking.recommend(model.weights_, _histories(model, 0, 0), log.items, k=asked.k)  # a wrong k, likewise
     done = _begin(path, _request(model, asked, cuts))
     todo = [number for number in range(len(cuts)) if number not in done]
     unknown: dict[Any, None] = {}

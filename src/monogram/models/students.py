@@ -51,6 +51,9 @@ class Student(Autoencoder):
     def _extra(self, size: Size, work: Work) -> Extra:
         return students.extra(size, self.rank, work.dtype, self._loops())
 
+    def _on_cluster(self) -> bool:
+        return False
+
     def _warm(self, work: Work) -> None:
         super()._warm(work)
         for dtype in {"float64", work.dtype}:

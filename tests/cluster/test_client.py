@@ -1,0 +1,117 @@
+"""What is given as a cluster, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+import monogram as mg
+from monogram.cluster import Cluster, client, opened
+from monogram.errors import ClusterError, MissingExtraError, ParameterError
+
+
+@pytest.mark.parametrize("given", [3, object(), ["tcp://host:1"], True])
+def test_another_type_is_refused(given, logs):
+    with pytest.raises(ParameterError, match=r"expected a distributed.Client, an address"):
+        mg.EASE(l2=20).fit(logs["binary"], cluster=given)
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "local:x", "local:0", "host", "a b:3"])
+def test_another_text_is_refused(address, logs):
+    with pytest.raises(ParameterError, match="expected"):
+        mg.EASE(l2=20).fit(logs["binary"], cluster=address)
+
+
+def test_a_cluster_in_place_of_its_client_is_told_what_to_write():
+    from distributed import LocalCluster
+
+    with pytest.raises(ParameterError, match=r"write distributed.Client\(cluster\)"), opened(
+        LocalCluster.__new__(LocalCluster)
+    ):
+        pass
+
+
+def test_nobody_at_the_address(logs, monkeypatch):
+    monkeypatch.setattr(client, "CONNECTING", 1.0)
+    start = time.monotonic()
+    with pytest.raises(ClusterError, match="there is no scheduler at tcp://127.0.0.1:9: nothing answered in 1 s"):
+        mg.EASE(l2=20).fit(logs["binary"], cluster="tcp://127.0.0.1:9")
+    assert time.monotonic() - start < 15
+
+
+def test_a_closed_client(logs, shared_client):
+    from distributed import Client
+
+    closed = Client(shared_client.scheduler.address, set_as_default=False)
+    closed.close()
+    with pytest.raises(ClusterError, match="the client is closed, not running; connect again"):
+        mg.EASE(l2=20).fit(logs["binary"], cluster=closed)
+
+
+def test_no_workers(logs, monkeypatch):
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(client, "CONNECTING", 0.5)
+    none = {"n_workers": 0, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
+    with LocalCluster(**none) as local, Client(local, set_as_default=False) as held:
+        with pytest.raises(ClusterError, match="the cluster has no workers: none came in 0.5 s; start some: dask worker"):
+            mg.EASE(l2=20).fit(logs["binary"], cluster=held)
+
+
+def test_without_dask_the_command_is_named(logs, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "distributed" else found(name, *a))
+    with pytest.raises(MissingExtraError, match=r"pip install 'monogram\[dask\]'"):
+        mg.EASE(l2=20).fit(logs["binary"], cluster="local:1")
+
+
+def test_settings_are_checked(shared_client):
+    with pytest.raises(ParameterError, match="solve = 'all'; expected one of auto, one_worker, tiles"):
+        Cluster(shared_client, solve="all")
+
+
+def test_workers_too_small_for_the_square(cluster, logs):
+    from monogram.cluster.cost import choose
+    from monogram.errors import MemoryBudgetError
+
+    workers = {str(n): {"memory_limit": 4_000_000_000, "nthreads": 1} for n in range(3)}
+    assert choose(Cluster(None), workers, 10_000, 4) == "one_worker"
+    assert choose(Cluster(None), workers, 32_000, 4) == "tiles"
+    with pytest.raises(MemoryBudgetError, match=r"takes 60 GB on one worker, or 100 GB on all .*have 12 GB free"):
+        choose(Cluster(None), workers, 100_000, 4)
+    with pytest.raises(MemoryBudgetError, match="or solve by tiles"):
+        choose(Cluster(None, solve="one_worker"), workers, 32_000, 4)
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "monogram", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | {"COLUMNS": "120"})
+
+
+def test_the_commands(tmp_path, logs):
+    """One process of its own; nothing but our words on stderr; then the same with the scheduler gone."""
+    log = tmp_path / "log.csv"
+    rows = zip(*logs["binary"].matrix.nonzero(), strict=True)
+    log.write_text("user,item\n" + "".join(f"u{user},i{item}\n" for user, item in rows))
+    done = run("fit", log, "-o", tmp_path / "a.mono", "--l2", 20, "--cluster", "local:1", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["solver"] == "cluster (one worker)"
+    assert "1 workers; about" in done.stderr
+    assert not [line for line in done.stderr.splitlines() if "distributed" in line or "Warning" in line]
+    done = run("recommend", tmp_path / "a.mono", "-k", 3, "-o", f"{tmp_path}/lists/", "--cluster", "local:1")
+    assert done.returncode == 0, done.stderr
+    assert "files in" in done.stderr
+    expected = mg.load(tmp_path / "a.mono").recommend(k=3).to_arrow()
+    assert pq.read_table(tmp_path / "lists").equals(expected)
+    done = run("fit", log, "-o", tmp_path / "b.mono", "--cluster", "tcp://127.0.0.1:9")
+    assert done.returncode == ClusterError.exit_code
+    assert done.stderr.startswith("monogram: there is no scheduler at tcp://127.0.0.1:9")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "b.mono").exists()
