@@ -45,6 +45,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/tuning.py
 	$(BIN)/python benchmarks/updates.py
 	$(BIN)/python benchmarks/disk.py 6000 '60 MB'
+	$(BIN)/python benchmarks/cluster.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

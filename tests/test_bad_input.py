@@ -422,3 +422,23 @@ def test_no_room_for_a_log_larger_than_memory(write, tmp_path, monkeypatch):
     with pytest.raises(StorageError, match=r"put aside in .*: No space left on device \(.* are needed, .*TMPDIR"):
         mg.read(log, quiet=True)
     assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_an_output_folder_with_other_things_in_it(monogram, write, tmp_path):
+    monogram("fit", write(GOOD), "-o", tmp_path / "model.mono")
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "notes.txt").write_text("mine")
+    code, _, err = monogram("recommend", tmp_path / "model.mono", "-o", tmp_path / "lists")
+    assert code == StorageError.exit_code
+    assert "holds notes.txt; name an empty or a new folder" in err
+    assert [one.name for one in (tmp_path / "lists").iterdir()] == ["notes.txt"]
+
+
+def test_a_cluster_that_is_not_there(monogram, tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    from monogram.cluster import client
+
+    monkeypatch.setattr(client, "CONNECTING", 0.5)
+    code, out, err = monogram("fit", tmp_path / "no.csv", "-o", tmp_path / "a.mono", "--cluster", "tcp://127.0.0.1:9")
+    assert (code, out) == (11, "")
+    assert "there is no scheduler at tcp://127.0.0.1:9" in err

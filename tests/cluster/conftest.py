@@ -14,7 +14,13 @@ pytest.importorskip("distributed")
 
 from monogram.cluster import Cluster
 
-SMALL = {"tile": 48, "part": 6_000, "group": 15_000, "patience": 20.0}  # several tiles, partitions and groups
+SMALL = {
+    "tile": 48,
+    "part": 6_000,
+    "group": 9_000,
+    "bundle": 4_000,
+    "patience": 20.0,
+}  # several tiles, partitions and groups
 
 
 def processes(number: int = 3):

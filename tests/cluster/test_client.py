@@ -32,8 +32,9 @@ def test_another_text_is_refused(address, logs):
 def test_a_cluster_in_place_of_its_client_is_told_what_to_write():
     from distributed import LocalCluster
 
-    with pytest.raises(ParameterError, match=r"write distributed.Client\(cluster\)"), opened(
-        LocalCluster.__new__(LocalCluster)
+    with (
+        pytest.raises(ParameterError, match=r"write distributed.Client\(cluster\)"),
+        opened(LocalCluster.__new__(LocalCluster)),
     ):
         pass
 
@@ -41,7 +42,7 @@ def test_a_cluster_in_place_of_its_client_is_told_what_to_write():
 def test_nobody_at_the_address(logs, monkeypatch):
     monkeypatch.setattr(client, "CONNECTING", 1.0)
     start = time.monotonic()
-    with pytest.raises(ClusterError, match="there is no scheduler at tcp://127.0.0.1:9: nothing answered in 1 s"):
+    with pytest.raises(ClusterError, match=r"there is no scheduler at tcp://127.0.0.1:9: nothing answered in 1 s"):
         mg.EASE(l2=20).fit(logs["binary"], cluster="tcp://127.0.0.1:9")
     assert time.monotonic() - start < 15
 
@@ -60,14 +61,16 @@ def test_no_workers(logs, monkeypatch):
 
     monkeypatch.setattr(client, "CONNECTING", 0.5)
     none = {"n_workers": 0, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
-    with LocalCluster(**none) as local, Client(local, set_as_default=False) as held:
-        with pytest.raises(ClusterError, match="the cluster has no workers: none came in 0.5 s; start some: dask worker"):
-            mg.EASE(l2=20).fit(logs["binary"], cluster=held)
+    refused = pytest.raises(ClusterError, match=r"the cluster has no workers: none came in 0.5 s; start some: dask")
+    with LocalCluster(**none) as local, Client(local, set_as_default=False) as held, refused:
+        mg.EASE(l2=20).fit(logs["binary"], cluster=held)
 
 
 def test_without_dask_the_command_is_named(logs, monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "distributed" else found(name, *a))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "distributed" else found(name, *a)
+    )
     with pytest.raises(MissingExtraError, match=r"pip install 'monogram\[dask\]'"):
         mg.EASE(l2=20).fit(logs["binary"], cluster="local:1")
 

@@ -15,7 +15,7 @@ from monogram.cluster import Cluster, client
 from monogram.engine import spectrum
 from monogram.errors import ClusterError
 
-SMALL = {"tile": 48, "part": 6_000, "group": 15_000, "patience": 20.0}
+SMALL = {"tile": 48, "part": 6_000, "group": 9_000, "bundle": 4_000, "patience": 20.0}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,9 @@ def test_a_spectrum(mortal, killer, logs, monkeypatch):
     monkeypatch.setattr(spectrum, "SMALL", 10)
     expected = mg.LRR(rank=6, l2=30).fit(logs["weighted"], dtype="float64", solver="primal")
     cluster = Cluster(mortal, **SMALL)
-    model = mg.LRR(rank=6, l2=30).fit(logs["weighted"], dtype="float64", cluster=cluster, progress=killer("spectrum", 2))
+    model = mg.LRR(rank=6, l2=30).fit(
+        logs["weighted"], dtype="float64", cluster=cluster, progress=killer("spectrum", 2)
+    )
     assert np.abs(model.item_weights() - expected.item_weights()).max() < 1e-7 * np.abs(expected.item_weights()).max()
 
 

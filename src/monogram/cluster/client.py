@@ -32,7 +32,8 @@ class Cluster:
     solve : "one_worker", "tiles", or "auto": one worker where the square array fits there, else tiles
     tile : largest side of a tile of the Gram
     part : bytes of a partition of the users, at most
-    group : bytes of the partitions that one task multiplies
+    group : bytes of the partitions that one task cuts into columns
+    bundle : bytes of the columns that one task multiplies to a partial tile; partial tiles are what is dear to move
     patience : seconds without any worker, after which the work is given up
     """
 
@@ -41,6 +42,7 @@ class Cluster:
     tile: int = 4096
     part: int = 8_000_000
     group: int = 64_000_000
+    bundle: int = 256_000_000
     patience: float = 60.0
 
     def __post_init__(self) -> None:

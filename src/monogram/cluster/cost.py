@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from monogram.cluster.client import Cluster
-from monogram.cluster.gram import group_count, tile_side
+from monogram.cluster.gram import bundle_count, tile_side
 from monogram.cluster.parts import FAN
 from monogram.cluster.solve import free
 from monogram.engine.memory import show
@@ -27,7 +27,7 @@ def inverse_plan(cluster: Cluster, size: Size, budget: int, *, dtype: Any, extra
     square = size.items**2 * dtype.itemsize
     tile = tile_side(size.items, cluster.tile)
     here = square + 16 * size.events + 4 * tile**2 * dtype.itemsize + WORKSPACE + extra.bytes
-    moving = moved(size, len(workers), tile, dtype.itemsize, way, cluster.group)
+    moving = moved(size, len(workers), tile, dtype.itemsize, way, cluster.bundle)
     rate, _ = calibrate(dtype.name, 1)
     cores = [max(1, int(one["nthreads"])) for one in workers.values()] or [1]
     solving = max(cores) if way == "one_worker" else sum(cores)
@@ -74,22 +74,22 @@ def choose(cluster: Cluster, workers: dict[str, Any], n: int, itemsize: int) -> 
     return "tiles"
 
 
-def moved(size: Size, workers: int, tile: int, itemsize: int, way: str, group: int) -> float:
+def moved(size: Size, workers: int, tile: int, itemsize: int, way: str, bundle: int) -> float:
     """Bytes that go over the network, about.
 
     The log goes to the cluster once, and its columns to each worker that needs them: at most to all. Of each tile there
-    are as many partial ones, in float64, as there are groups of partitions; all but the share of the one worker that
-    sums them move, once a level of the tree. Then C comes home: half a square. On one worker the tiles go there before;
-    by tiles each product fetches two of them.
+    are as many partial ones, in float64, as there are bundles of columns; where it is more than one, all but the share
+    of the worker that sums them move, once a level of the tree. Then C comes home: half a square. On one worker the
+    tiles go there before; by tiles each product fetches two of them.
     """
     if workers == 0:
         return 0.0
     n, away = float(size.items), 1 - 1 / workers
     rows = -(-size.items // tile)
     half = tile**2 * rows * (rows + 1) / 2
-    groups = group_count(8 * size.events, group)
+    bundles = bundle_count(8 * size.events, rows, bundle)
     log = 8.0 * size.events * (1 + workers * away)
-    gram = 8 * half * away * (groups * (1 + 1 / FAN) if groups > 1 else 0)
+    gram = 8 * half * away * (bundles * (1 + 1 / FAN) if bundles > 1 else 0)
     if way == "one_worker":
         return log + gram + itemsize * (half * away + n * (n + 1) / 2)
     products = 3 * rows**3 / 6 * 2 * tile**2 * itemsize * away

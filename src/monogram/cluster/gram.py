@@ -33,9 +33,9 @@ def spans(n: int, side: int) -> list[tuple[int, int]]:
     return [(start, min(start + side, n)) for start in range(0, n, side)]
 
 
-def group_count(nbytes: int, group: int) -> int:
-    """How many partial tiles are summed to one."""
-    return max(1, -(-nbytes // group))
+def bundle_count(nbytes: int, rows: int, bundle: int) -> int:
+    """How many partial tiles are summed to one: as few as the columns of the log, in so many rows of tiles, allow."""
+    return max(1, -(-nbytes // (rows * bundle)))
 
 
 def tiles(run: Run, matrix: Any, dtype: Any, stage: Stage = silent) -> dict[Key, Any]:
@@ -44,8 +44,9 @@ def tiles(run: Run, matrix: Any, dtype: Any, stage: Stage = silent) -> dict[Key,
     blocks = spans(n, tile_side(n, run.cluster.tile))
     with run.stage("the Gram"):
         slices = _slices(run, matrix, blocks)
+        count = bundle_count(matrix.data.nbytes + matrix.indices.nbytes, len(blocks), run.cluster.bundle)
         found = {
-            (i, j): parts.total(run, _terms(run, slices, i, j), f"gram-{i}-{j}", np.dtype(dtype))
+            (i, j): parts.total(run, _terms(run, slices, i, j, count), f"gram-{i}-{j}", np.dtype(dtype))
             for i in range(len(blocks))
             for j in range(i + 1)
         }
@@ -60,15 +61,20 @@ def _slices(run: Run, matrix: Any, blocks: list[tuple[int, int]]) -> list[list[A
     """By group of partitions: the columns of each row of tiles."""
     held = parts.spread(run, matrix)
     size = matrix.data.nbytes + matrix.indices.nbytes
-    groups = np.array_split(np.arange(len(held)), min(len(held), group_count(size, run.cluster.group)))
+    groups = np.array_split(np.arange(len(held)), min(len(held), max(1, -(-size // run.cluster.group))))
     return [
         [run.submit(cut, [held[at] for at in group], *block, name=f"cut-{g}-{b}") for b, block in enumerate(blocks)]
         for g, group in enumerate(groups)
     ]
 
 
-def _terms(run: Run, slices: list[list[Any]], i: int, j: int) -> list[Any]:
-    return [run.submit(product, own[i], own[j], name=f"gram-{i}-{j}-{g}") for g, own in enumerate(slices)]
+def _terms(run: Run, slices: list[list[Any]], i: int, j: int, count: int) -> list[Any]:
+    """Futures of the partial tiles, each of a bundle of groups."""
+    bundles = np.array_split(np.arange(len(slices)), min(count, len(slices)))
+    return [
+        run.submit(product, [slices[g][i] for g in own], [slices[g][j] for g in own], name=f"gram-{i}-{j}-{n}")
+        for n, own in enumerate(bundles)
+    ]
 
 
 def cut(rows: list[Any], start: int, stop: int) -> Any:
@@ -78,11 +84,12 @@ def cut(rows: list[Any], start: int, stop: int) -> Any:
     return sp.csr_array((found.data, found.indices.astype(np.int32), found.indptr.astype(np.int64)), shape=found.shape)
 
 
-def product(left: Any, right: Any) -> NDArray[np.float64]:
-    """leftᵀ·right as a dense array, every entry summed in float64 in the order of the rows."""
-    out = np.zeros((left.shape[1], right.shape[1]), order="F")
-    pointers, owners, places = by_column(right)
-    _product(pointers, owners, right.data[places], left.indptr, left.indices, left.data, out)
+def product(lefts: list[Any], rights: list[Any]) -> NDArray[np.float64]:
+    """Σ leftᵀ·right as a dense array, every entry summed in float64 in the order of the rows."""
+    out = np.zeros((lefts[0].shape[1], rights[0].shape[1]), order="F")
+    for left, right in zip(lefts, rights, strict=True):
+        pointers, owners, places = by_column(right)
+        _product(pointers, owners, right.data[places], left.indptr, left.indices, left.data, out)
     return out
 
 
