@@ -45,7 +45,7 @@ def started():
     return processes
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_client():
     """Three workers that nobody kills."""
     from distributed import Client

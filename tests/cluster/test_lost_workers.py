@@ -18,9 +18,9 @@ from monogram.errors import ClusterError
 SMALL = {"tile": 48, "part": 6_000, "group": 9_000, "bundle": 4_000, "patience": 20.0}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def mortal(started):
-    """Three workers that can be killed; their nannies start new ones in their place."""
+    """Three workers that can be killed, anew for each test; their nannies start others in their place."""
     from distributed import Client
 
     with started() as local, Client(local, set_as_default=False) as client:
@@ -30,7 +30,6 @@ def mortal(started):
 @pytest.fixture
 def killer(mortal):
     """Makes a progress callback that kills, once, the worker that holds the most at the first word of a stage."""
-    mortal.wait_for_workers(3, timeout=30)
     killed = []
 
     def make(stage, call=1):
@@ -57,11 +56,9 @@ def killer(mortal):
     ("way", "stage", "call"),
     [
         ("one_worker", "gram", 1),
-        ("one_worker", "gram", 2),
         ("one_worker", "solve", 1),
         ("one_worker", "solve", 2),
-        ("tiles", "factor", 1),
-        ("tiles", "factor", 3),
+        ("tiles", "factor", 2),
         ("tiles", "invert", 1),
         ("tiles", "collect", 1),
     ],
@@ -76,7 +73,7 @@ def test_a_fit_of_full_rank(way, stage, call, mortal, killer, logs, same_weights
 def test_a_spectrum(mortal, killer, logs, monkeypatch):
     monkeypatch.setattr(spectrum, "SMALL", 10)
     expected = mg.LRR(rank=6, l2=30).fit(logs["weighted"], dtype="float64", solver="primal")
-    cluster = Cluster(mortal, **SMALL)
+    cluster = Cluster(mortal, **(SMALL | {"part": 30_000}))
     model = mg.LRR(rank=6, l2=30).fit(
         logs["weighted"], dtype="float64", cluster=cluster, progress=killer("spectrum", 2)
     )
@@ -86,9 +83,9 @@ def test_a_spectrum(mortal, killer, logs, monkeypatch):
 def test_lists_for_everyone(mortal, killer, logs, tmp_path):
     model = mg.EASE(l2=20).fit(logs["binary"])
     found = model.recommend_all(
-        tmp_path / "lists", k=5, batch=20, cluster=Cluster(mortal, **SMALL), progress=killer("users")
+        tmp_path / "lists", k=5, batch=60, cluster=Cluster(mortal, **SMALL), progress=killer("users")
     )
-    assert (found.files, found.resumed) == (45, 0)
+    assert (found.files, found.resumed) == (15, 0)
     assert pq.read_table(tmp_path / "lists").equals(model.recommend(k=5).to_arrow())
 
 
@@ -121,15 +118,12 @@ def test_every_worker_gone_is_a_clear_error_in_bounded_time(started, logs):
 
 def test_a_task_that_kills_its_workers_is_a_clear_error(mortal):
     """As one that takes too much memory does; the scheduler gives it three more chances."""
-    mortal.wait_for_workers(3, timeout=30)
     run = client.Run(Cluster(mortal, **SMALL))
     with pytest.raises(ClusterError, match="dying: one task has cost 4 workers their lives"), run.stage("dying"):
         run.value(run.submit(os._exit, 1, name="die"))
 
 
 def test_an_interrupt_cancels_the_tasks(mortal, logs):
-    mortal.wait_for_workers(1, timeout=30)
-
     def interrupt(name, amount):
         raise KeyboardInterrupt
 
