@@ -37,7 +37,7 @@ def test_both_forms_follow_any_change(seed, stay, gone, come, moved):
     array = np.ascontiguousarray(c * scale)
     np.fill_diagonal(array, 7.0)  # the weights have a diagonal of their own
     held = update.Held(array, scale, np.diag(c).copy())
-    found = update.correction(held, update.change(old, new, after - before))
+    found = update.correction(held, update.change(old, new, after - before), np.zeros(n))
     np.testing.assert_allclose(found.diagonal, np.diag(expected), rtol=1e-9)
     step = update.Pass(held, found, other)
     np.testing.assert_allclose(step.columns(np.arange(n)), expected, atol=1e-10)
@@ -72,10 +72,10 @@ def test_what_cannot_be_taken_away_is_an_error():
     gone = sp.csr_array(np.array([[3.0, 0, 0]], np.float32))
     nothing = sp.csr_array((0, 3), dtype=np.float32)
     with pytest.raises(NumericalError, match="diagonal"):
-        update.correction(held, update.change(gone, nothing, np.zeros(3)))
+        update.correction(held, update.change(gone, nothing, np.zeros(3)), np.zeros(3))
     gone.data[:] = 1
     with pytest.raises(NumericalError, match="precision"):
-        update.correction(held, update.change(gone, nothing, np.zeros(3)))
+        update.correction(held, update.change(gone, nothing, np.zeros(3)), np.zeros(3))
 
 
 def test_a_certificate_reads_what_weights_hold():
