@@ -82,7 +82,8 @@ class Work:
 
     `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch, `between` as in
     `Watched`, `scratch` the folder in which a fit on disk may make its files, `gram` the Gram where it is
-    there already, `kept` what the model keeps beside its weights, `cluster` where the work is done if not here.
+    there already, `kept` what the model keeps beside its weights, `cluster` where the work is done if not here,
+    `note` what the report is to say of it.
     """
 
     dtype: str = "float32"
@@ -105,6 +106,7 @@ class Work:
     gram: NDArray[Any] | None = None
     kept: Any = None
     cluster: Cluster | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         self._last = time.perf_counter()
@@ -271,7 +273,7 @@ class Recommender:
                 weights = self._fit(data, work)
             work.tick("weights")
         measured = (peak.bytes, work.planned, work.residual, work.error, work.rank, tuple(work.record), work.deviation)
-        report = Report(work.used, work.dtype, number, work.seconds, *measured)
+        report = Report(work.used, work.dtype, number, work.seconds, *measured, note=work.note)
         self._become(data, weights, report, kept=work.kept)
         return self
 

@@ -403,6 +403,7 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
             )
         work.solver = "primal"
         return None
+    work.note = FROZEN if frozen else ""
     work.used, work.residual, work.error = "reused", given.report_.residual, given.report_.error
     theta, delta = model._head(kept.c, kept.penalties, d)
     scale = None if kept.scale is None else factor(theta, kept.c, work.dtype)
