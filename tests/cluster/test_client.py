@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -118,3 +119,23 @@ def test_the_commands(tmp_path, logs):
     assert done.stderr.startswith("monogram: there is no scheduler at tcp://127.0.0.1:9")
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "b.mono").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_ends_with_its_code_in_silence_and_leaves_no_process(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("user,item\n" + "".join(f"u{n % 5000},i{n * n % 3001}\n" for n in range(60_000)))
+    command = [sys.executable, "-m", "monogram", "fit", log, "-o", tmp_path / "a.mono", "--cluster", "local:1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # fmt: skip
+    for line in process.stderr:
+        if "workers; about" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+    assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
+    deadline = time.monotonic() + 20
+    while left := subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, text=True).stdout:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)

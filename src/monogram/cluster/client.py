@@ -156,6 +156,7 @@ def _local(number: str | None) -> Iterator[Any]:
     if not 1 <= workers <= 1024:
         raise ParameterError(f"cluster 'local:{workers}'; expected 1 to 1024 processes")
     how: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1"}
+    how |= {"preload": ["monogram.cluster.worker"]}
     with LocalCluster(**how, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL + 1) as started:
         yield started
 
