@@ -24,7 +24,9 @@ def test_another_type_is_refused(given, logs):
         mg.EASE(l2=20).fit(logs["binary"], cluster=given)
 
 
-@pytest.mark.parametrize("address", ["", "nowhere", "local:x", "local:0", "host", "a b:3"])
+@pytest.mark.parametrize(
+    "address", ["", "nowhere", "local:x", "local:0", "host", "a b:3", "tcp://host", "foo://host:1"]
+)
 def test_another_text_is_refused(address, logs):
     with pytest.raises(ParameterError, match="expected"):
         mg.EASE(l2=20).fit(logs["binary"], cluster=address)
@@ -79,6 +81,11 @@ def test_without_dask_the_command_is_named(logs, monkeypatch):
 def test_settings_are_checked():
     with pytest.raises(ParameterError, match="solve = 'all'; expected one of auto, one_worker, tiles"):
         Cluster(None, solve="all")
+    for name, value in (("tile", 0), ("tile", 2.5), ("part", -5), ("group", "4"), ("bundle", 0), ("patience", -1)):
+        with pytest.raises(ParameterError, match=f"{name} = "):
+            Cluster(None, **{name: value})
+    with pytest.raises(ParameterError, match="cluster is of type NoneType"):
+        mg.EASE(l2=20).fit([("a", "b")], cluster=Cluster(None))
 
 
 def test_workers_too_small_for_the_square():

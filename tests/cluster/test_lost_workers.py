@@ -80,10 +80,11 @@ def test_a_spectrum(mortal, killer, logs, monkeypatch):
     assert np.abs(model.item_weights() - expected.item_weights()).max() < 1e-7 * np.abs(expected.item_weights()).max()
 
 
-def test_lists_for_everyone(mortal, killer, logs, tmp_path):
+@pytest.mark.parametrize("call", [1, 15], ids=["first", "last"])
+def test_lists_for_everyone(mortal, killer, logs, tmp_path, call):
     model = mg.EASE(l2=20).fit(logs["binary"])
     found = model.recommend_all(
-        tmp_path / "lists", k=5, batch=60, cluster=Cluster(mortal, **SMALL), progress=killer("users")
+        tmp_path / "lists", k=5, batch=60, cluster=Cluster(mortal, **SMALL), progress=killer("users", call)
     )
     assert (found.files, found.resumed) == (15, 0)
     assert pq.read_table(tmp_path / "lists").equals(model.recommend(k=5).to_arrow())

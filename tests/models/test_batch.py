@@ -98,3 +98,20 @@ def test_a_worker_that_does_not_see_the_folder_says_so(model, tmp_path):
 
     with pytest.raises(ClusterError, match="a shared file system"):
         batch.task(str(tmp_path), 0, (0, 5), batch.Asked(3))
+
+
+def test_rules_may_be_read_but_once(model, tmp_path):
+    found = model.recommend_all(
+        tmp_path / "a", k=3, deny=(one for one in (1, 2, 99)), allow=map(int, range(9)), batch=9
+    )
+    expected = model.recommend(k=3, deny=[1, 2], allow=list(range(9))).to_arrow()
+    assert table(tmp_path / "a").equals(expected)
+    assert found.unknown_items == (99,)
+
+
+def test_a_stopped_call_with_a_set_is_known_again_and_knows_its_unknown(world, tmp_path):
+    model = mg.EASE(l2=2).fit([(f"u{u}", f"i{i}") for u, i in zip(*world.nonzero(), strict=True)])
+    stopped(model, tmp_path, deny={"i1", "i2", "i3", "i4", "nothing"})
+    found = model.recommend_all(tmp_path, k=4, batch=10, deny={"nothing", "i4", "i3", "i2", "i1"})
+    assert found.resumed == 2
+    assert found.unknown_items == ("nothing",)

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 import uuid
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,7 @@ CONNECTING = 10.0  # seconds to reach a scheduler, and to see its first worker
 BRINGING = 4.0  # seconds for a result to come, before it is asked for again
 LOOK = 1.0  # seconds between two looks at whether anybody is still there
 WAYS = ("auto", "one_worker", "tiles")
+LEAST = 8  # items of a tile, and bytes of what goes in one piece
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,12 @@ class Cluster:
     def __post_init__(self) -> None:
         if self.solve not in WAYS:
             raise ParameterError(f"solve = {self.solve!r}; expected one of {', '.join(WAYS)}")
+        for name in ("tile", "part", "group", "bundle"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < LEAST:
+                raise ParameterError(f"{name} = {value!r}; expected a whole number of at least {LEAST}")
+        if not self.patience > 0:
+            raise ParameterError(f"patience = {self.patience!r}; expected seconds above 0")
 
     def workers(self) -> dict[str, Any]:
         """The workers by address, as the scheduler knows them."""
@@ -65,25 +73,22 @@ def need() -> None:
 @contextmanager
 def opened(given: Any) -> Iterator[Cluster]:
     """A cluster from a client, from an address, or from "local" or "local:N", which end with the block."""
-    if not isinstance(given, Cluster):
-        need()
+    need()
     if isinstance(given, str):
         with _quiet(), _named(given.strip()) as client:
             yield _ready(Cluster(client))
         return
-    if isinstance(given, Cluster):
-        yield _ready(given)
-        return
     from distributed import Client
 
-    if not isinstance(given, Client):
-        kind = type(given).__name__
+    found = given if isinstance(given, Cluster) else Cluster(given)
+    if not isinstance(found.client, Client):
+        kind = type(found.client).__name__
         hint = "; write distributed.Client(cluster)" if kind.endswith("Cluster") else ""
         raise ParameterError(
             f"cluster is of type {kind}; expected a distributed.Client, an address such as tcp://host:8786, "
             f"or 'local:N'{hint}"
         )
-    yield _ready(Cluster(given))
+    yield _ready(found)
 
 
 def _ready(cluster: Cluster) -> Cluster:
@@ -109,13 +114,19 @@ def _address(client: Any) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Inside, distributed says nothing of its own: what matters is an error of ours."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    import distributed  # noqa: F401 (its loggers are there then, some with a level of their own)
+
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"(dask|distributed)(\.|$)")
+            yield
     finally:
-        logger.setLevel(before)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
 
 
 @contextmanager
@@ -128,7 +139,7 @@ def _named(address: str) -> Iterator[Any]:
         with _local(local[1]) as started, Client(started, set_as_default=False) as client:
             yield client
         return
-    if not re.fullmatch(r"[a-z]+://\S+|[\w.\-]+:\d+", address):
+    if not re.fullmatch(r"((tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:]+\]|[\w.\-]+):\d+", address):
         raise ParameterError(
             f"cluster {address!r}; expected an address such as tcp://host:8786, 'local', or 'local:N' for N processes"
         )
@@ -166,6 +177,7 @@ def in_words(doing: str) -> Iterator[None]:
     """Inside, what dask.distributed raises becomes an error of ours that says at what, and what to do."""
     from concurrent.futures import CancelledError
 
+    from distributed.comm.core import CommClosedError
     from distributed.exceptions import WorkerStartTimeoutError
     from distributed.scheduler import KilledWorker
     from numpy.linalg import LinAlgError
@@ -189,7 +201,7 @@ def in_words(doing: str) -> Iterator[None]:
         ) from error
     except CancelledError as error:
         raise ClusterError(f"{doing}: the scheduler is gone, or somebody cancelled the work; start it again") from error
-    except (ConnectionError, TimeoutError, WorkerStartTimeoutError) as error:
+    except (CommClosedError, ConnectionError, TimeoutError, WorkerStartTimeoutError) as error:
         raise ClusterError(f"{doing}: the connection to the cluster was lost ({error}); start it again") from error
 
 

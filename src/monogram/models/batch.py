@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -34,17 +35,38 @@ SLAB = 1 << 24
 
 @dataclass(frozen=True)
 class Asked:
-    """What everyone is to get: see `recommend`."""
+    """What everyone is to get: see `recommend`. Rules are lists, in an order of their own: they are read many times."""
 
     k: int
     allow: Any = None
     deny: Any = None
     exclude_seen: bool = True
 
+    def __post_init__(self) -> None:
+        for name in ("allow", "deny"):
+            object.__setattr__(self, name, _listed(getattr(self, name), name))
+
+    def unknown(self, items: Any) -> tuple[Any, ...]:
+        """Ids in the rules that are not in a vocabulary."""
+        rules = [rule for rule in (self.allow, self.deny) if rule is not None]
+        lists = [one for rule in rules for one in (rule if rule and isinstance(rule[0], list) else [rule])]
+        ids = list(dict.fromkeys(one for some in lists for one in some))
+        return tuple(one for one, at in zip(ids, items.index(ids), strict=True) if at < 0)
+
     def part(self, start: int, stop: int, users: int) -> Asked:
         """The same for some of the users: lists by user are cut, and there must be one for each."""
         allow, deny = (_cut(rule, at, start, stop, users) for at, rule in (("allow", self.allow), ("deny", self.deny)))
         return Asked(self.k, allow, deny, self.exclude_seen)
+
+
+def _listed(rule: Any, name: str) -> Any:
+    """A rule as a list of ids, or a list of such lists; a set is sorted, for it has no order to be known again by."""
+    if rule is None:
+        return None
+    if isinstance(rule, set | frozenset):
+        rule = sorted(rule, key=repr)
+    each, lists = ranking.rule_lists(rule, name)
+    return lists if each else lists[0]
 
 
 def _cut(rule: Any, name: str, start: int, stop: int, users: int) -> Any:
@@ -100,17 +122,15 @@ def recommend_all(
     make_folder(path, "name another one")
     done = _begin(path, _request(model, asked, cuts))
     todo = [number for number in range(len(cuts)) if number not in done]
-    unknown: dict[Any, None] = {}
     found = (
         _there(model, path, asked, cuts, todo, cluster) if cluster else _here(model, path, asked, cuts, todo, threads)
     )
-    for number, ids in found:
-        unknown |= dict.fromkeys(ids)
+    for number in found:
         progress("users", float(cuts[number][1] - cuts[number][0]))
     rows = sum(_rows(path / name_of(number)) for number in range(len(cuts)))
     (path / REQUEST).unlink(missing_ok=True)
     empty = int((np.diff(log.matrix.indptr) == 0).sum())
-    return Written(path, len(cuts), rows, log.n_users, empty, tuple(unknown), len(done))
+    return Written(path, len(cuts), rows, log.n_users, empty, asked.unknown(log.items), len(done))
 
 
 def name_of(number: int) -> str:
@@ -131,8 +151,8 @@ def _histories(model: Recommender, start: int, stop: int) -> ranking.Histories:
     return ranking.Histories(model.log_.matrix[start:stop], model.log_.users.take(at))
 
 
-def _write(model: Recommender, folder: Path, number: int, cut: tuple[int, int], asked: Asked, threads: int) -> Any:
-    """One part; the unknown items of the rules."""
+def _write(model: Recommender, folder: Path, number: int, cut: tuple[int, int], asked: Asked, threads: int) -> None:
+    """One part."""
     import pyarrow.parquet as pq
 
     rules: dict[str, Any] = {"allow": asked.allow, "deny": asked.deny, "exclude_seen": asked.exclude_seen}
@@ -141,23 +161,20 @@ def _write(model: Recommender, folder: Path, number: int, cut: tuple[int, int], 
     )
     with whole_file(folder / name_of(number)) as file:
         pq.write_table(found.to_arrow(), file)
-    return found.unknown_items
-
-
-Found = Iterator[tuple[int, tuple[Any, ...]]]
 
 
 def _here(
     model: Recommender, folder: Path, asked: Asked, cuts: list[tuple[int, int]], todo: list[int], threads: int
-) -> Found:
+) -> Iterator[int]:
     for number in todo:
         own = asked.part(*cuts[number], model.log_.n_users)
-        yield number, _write(model, folder, number, cuts[number], own, threads)
+        _write(model, folder, number, cuts[number], own, threads)
+        yield number
 
 
 def _there(
     model: Recommender, folder: Path, asked: Asked, cuts: list[tuple[int, int]], todo: list[int], cluster: Cluster
-) -> Found:
+) -> Iterator[int]:
     """The parts on the workers, which map the model from a file beside them."""
     from monogram.cluster.client import Run
 
@@ -171,13 +188,15 @@ def _there(
                 run.submit(task, str(folder), n, cuts[n], asked.part(*cuts[n], users), name=f"rank-{n}") for n in todo
             )
             ahead = 2 * sum(int(one["nthreads"]) for one in cluster.workers().values()) + 2
-            yield from zip(todo, run.stream(tasks, ahead=ahead), strict=True)
-            cluster.client.run(forget)
+            for number, _ in zip(todo, run.stream(tasks, ahead=ahead), strict=True):
+                yield number
+            with suppress(OSError):  # a worker that was lost has let go of it
+                cluster.client.run(forget)
     finally:
         (folder / MODEL).unlink(missing_ok=True)
 
 
-def task(folder: str, number: int, cut: tuple[int, int], asked: Asked) -> tuple[Any, ...]:
+def task(folder: str, number: int, cut: tuple[int, int], asked: Asked) -> None:
     """One part, on a worker; one thread, since a worker has as many tasks at once as it has threads."""
     path = Path(folder)
     if not (path / MODEL).exists():
@@ -186,8 +205,7 @@ def task(folder: str, number: int, cut: tuple[int, int], asked: Asked) -> tuple[
             "the same name (a shared file system)"
         )
     stamp = (path / MODEL).stat()
-    unknown: tuple[Any, ...] = _write(_held(path / MODEL, stamp.st_mtime_ns, stamp.st_ino), path, number, cut, asked, 1)
-    return unknown
+    _write(_held(path / MODEL, stamp.st_mtime_ns, stamp.st_ino), path, number, cut, asked, 1)
 
 
 @lru_cache(maxsize=1)

@@ -23,6 +23,7 @@ def check(model: Recommender, cluster: Any, solver: str) -> None:
             "DEQL) and the spectral ones (LRR, RegularizedPCA, DropoutMF, NuclearPower, WLAE, VLAE, and RG2 in closed "
             "form)"
         )
+    model._solver(solver, False)
     if solver not in ("auto", "primal"):
         raise ParameterError(f"solver={solver!r} is for one machine; with cluster expected 'auto' or 'primal'")
 
