@@ -36,9 +36,13 @@ def stopped_at(wanted: str, number: int):
             sent.append(stage)
             os.kill(os.getpid(), number)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(base.Work, "tick", ticked)
-        yield
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(base.Work, "tick", ticked)
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert sent, f"there was no stage {wanted}"
 
 
