@@ -69,8 +69,8 @@ class FullRank(Autoencoder):
             a refit, at the price of one more rank for each item touched. "frozen" leaves them as they are: quicker, and
             not quite a refit. Without dropout there is no difference.
         on_drift : "refit", "error" or "warn"
-            What to do when the residual, which grows with rounding, would pass its bound: 1e-5 in float32, 1e-10 in
-            float64, or four times that of the fit.
+            What to do when the residual or the error of the weights, which grow with rounding, would pass their bound:
+            1e-5 in float32, 1e-10 in float64, or four times what the fit left.
         memory, threads : as for `fit`
         """
         from monogram.models import updates
