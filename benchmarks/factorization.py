@@ -48,7 +48,7 @@ print(json.dumps([clock, np.diff(used).tolist()]))
 def ours(log, rank, epochs, solver, **settings):
     """A fit: its weights, the seconds of each epoch by the clock and of the processor, the last objective."""
     import monogram as mg
-    from monogram.models.base import Work
+    from monogram.models.work import Work
 
     marks = []
 

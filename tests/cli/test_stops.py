@@ -12,7 +12,7 @@ import pytest
 
 import monogram as mg
 from monogram.engine import disk
-from monogram.models import base
+from monogram.models.work import Work
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
@@ -28,7 +28,7 @@ SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 @contextmanager
 def stopped_at(wanted: str, number: int):
     """Inside, this process gets a signal when a stage is first reported."""
-    tick, sent = base.Work.tick, []
+    tick, sent = Work.tick, []
 
     def ticked(self, stage, amount=0.0):
         tick(self, stage, amount)
@@ -39,7 +39,7 @@ def stopped_at(wanted: str, number: int):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(base.Work, "tick", ticked)
+            patch.setattr(Work, "tick", ticked)
             yield
     finally:
         signal.signal(signal.SIGINT, before)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import monogram as mg
 from monogram.engine import als
 from monogram.errors import MemoryBudgetError, NumericalError, ParameterError
-from monogram.models.base import Work
+from monogram.models.work import Work
 from monogram.testing import check_recommender, two_tastes
 
 SETTINGS = {"l2": 0.02, "alpha": 5.0, "nu": 1.0}

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 import monogram as mg
 from monogram.engine import slim
 from monogram.errors import MemoryBudgetError, MonogramWarning, ParameterError
-from monogram.models.base import Work
+from monogram.models.work import Work
 from monogram.testing import check_recommender
 
 SHARP = {"epochs": 20_000, "tolerance": 1e-11}

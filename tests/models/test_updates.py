@@ -24,6 +24,7 @@ from monogram.errors import (
     UnknownIdError,
 )
 from monogram.models import updates
+from monogram.models.work import Work
 
 MODELS = [
     mg.EASE(l2=3),
@@ -570,9 +571,7 @@ def test_heavy_users_who_come_and_go_leave_nothing(dtype, weight):
 
 
 def test_an_interrupt_after_the_weights_were_rewritten_leaves_no_model(monkeypatch):
-    from monogram.models import base
-
-    log, tick = data(), base.Work.tick
+    log, tick = data(), Work.tick
     model = mg.EASE(l2=3).fit(part(log, range(50)), solver="primal")
 
     def stop(self, stage, amount=0.0):
@@ -580,7 +579,7 @@ def test_an_interrupt_after_the_weights_were_rewritten_leaves_no_model(monkeypat
             raise KeyboardInterrupt
         tick(self, stage, amount)
 
-    monkeypatch.setattr(base.Work, "tick", stop)
+    monkeypatch.setattr(Work, "tick", stop)
     with pytest.raises(KeyboardInterrupt):
         model.add_users(part(log, range(50, 70)))
     with pytest.raises(NotFittedError):

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.errors import NotFittedError
-from monogram.models.base import Watched
+from monogram.models.work import Watched
 
 EPOCHS = 5
 MODELS = {

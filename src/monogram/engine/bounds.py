@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine import parallel
-from monogram.engine.heap import close, keep, select, sort, worse
+from monogram.engine.heap import worse
 from monogram.engine.native import kernel
-from monogram.engine.topk import Best, Eligible
+from monogram.engine.topk import Best, Eligible, arrays, whole
 
 Float = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ def best_by_columns(
     """Top k of each history by the highest score that the slack allows; `solution` is items × histories."""
     users = histories.shape[0]
     best = np.zeros((users, k), np.int64), np.zeros((users, k)), np.zeros(users, np.int64)
-    rules = eligible.mask, eligible.out_pointers, eligible.out, eligible.only_pointers, eligible.only
+    rules = arrays(eligible)
     data = histories.data.astype(np.float64)
 
     def block(start: int, stop: int) -> None:
@@ -49,7 +49,7 @@ def best_by_columns(
             *best,
             start,
             stop,
-            np.empty(len(solution)),
+            np.empty((1, len(solution))),
         )
 
     parallel.over(block, users, 1, threads)
@@ -106,16 +106,12 @@ def _by_columns(
     total: Any,
 ) -> None:
     for user in range(start, stop):
-        for j in range(len(total)):
+        for j in range(total.shape[1]):
             value = solution[j, user]
-            total[j] = scale_slack[j] * abs(value) - scale[j] * value + 0.0  # 0, not −0
+            total[0, j] = scale_slack[j] * abs(value) - scale[j] * value + 0.0  # 0, not −0
         for p in range(indptr[user], indptr[user + 1]):
-            total[indices[p]] += (own[indices[p]] + own_slack[indices[p]]) * data[p]
-        close(total, 0, mask, out[out_pointers[user] : out_pointers[user + 1]])
-        if len(only_pointers) > 0:
-            keep(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
-        counts[user] = select(total, 0, best_items[user], best_scores[user], 0)
-        sort(best_items[user], best_scores[user], counts[user])
+            total[0, indices[p]] += (own[indices[p]] + own_slack[indices[p]]) * data[p]
+        whole(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
 
 
 @kernel

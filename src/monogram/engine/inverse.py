@@ -221,6 +221,7 @@ def certificate(
     weights: Float | None = None,
     also: NDArray[np.int64] | None = None,
     fine: float = 1e-3,
+    tolerance: float = 1e-10,
 ) -> tuple[float, float]:
     """How far an inverse is from the truth, on eight probe columns.
 
@@ -230,6 +231,7 @@ def certificate(
     ----------
     also : more items to probe
     fine : an error whose bound is above this is estimated
+    tolerance : of that estimate's own solution
 
     Returns
     -------
@@ -256,7 +258,7 @@ def certificate(
     with np.errstate(divide="ignore"):  # a penalty of 0 bounds nothing
         error = float(np.linalg.norm(rest, axis=0).max() / penalties[live].min()) / largest if residual else 0.0
     if error > fine:
-        error = float(np.abs(_error(data, penalties, diagonal, rest, own)).max()) / largest
+        error = float(np.abs(_error(data, penalties, diagonal, rest, own, tolerance)).max()) / largest
     return residual, error
 
 
@@ -267,7 +269,7 @@ def probes(diagonal: Float, number: int = 8) -> NDArray[np.int64]:
     return order[np.unique(np.linspace(0, len(order) - 1, number).astype(int))] if len(order) else order
 
 
-def _error(data: Any, penalties: Float, diagonal: Float, rest: Float, own: Any, steps: int = 40) -> Float:
+def _error(data: Any, penalties: Float, diagonal: Float, rest: Float, own: Any, tolerance: float) -> Float:
     """A few steps of conjugate gradients on (S + Λ)z = rest with z = 0 on the probes' own rows."""
 
     def apply(block: Float) -> Float:
@@ -277,7 +279,7 @@ def _error(data: Any, penalties: Float, diagonal: Float, rest: Float, own: Any, 
 
     scale = 1 / (diagonal + penalties)[:, None]
     start = np.zeros_like(rest)
-    return conjugate_gradients(apply, lambda block: scale * block, rest, start, steps=steps, tolerance=1e-3)[0]
+    return conjugate_gradients(apply, lambda block: scale * block, rest, start, steps=40, tolerance=tolerance)[0]
 
 
 def conjugate_gradients(

@@ -154,7 +154,7 @@ def best_by_products(
     def block(start: int, stop: int) -> None:
         scores = rough[start:stop] @ right.T
         scores += start_from
-        _whole(scores, *arrays(eligible), *found, start)
+        whole(scores, *arrays(eligible), *found, start)
         _again(left, right, base, *found, start, stop)
         _first(*found, *chosen, start, stop)
 
@@ -309,7 +309,7 @@ def _rows(
 
 
 @kernel
-def _whole(
+def whole(
     scores: Any,
     mask: Any,
     out_pointers: Any,
@@ -412,4 +412,4 @@ def _sparse_rows(
         total[:] = 0.0
         part = slice(indptr[user], indptr[user + 1])
         add_sparse_rows(row_pointers, columns, values, indices[part], data[part], total[0])
-        _whole(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
+        whole(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)

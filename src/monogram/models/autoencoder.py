@@ -17,7 +17,8 @@ from monogram.engine.disk import Tiled, disk, free
 from monogram.engine.gram import squares
 from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
-from monogram.models.base import Recommender, Work
+from monogram.models.base import Recommender
+from monogram.models.work import Work
 
 Float = NDArray[np.float64]
 WORST_RESIDUAL = 1e-3

@@ -12,8 +12,9 @@ from monogram.data.interactions import Interactions
 from monogram.engine import thin
 from monogram.engine.neighbours import Cosines
 from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, measure
-from monogram.models.base import Recommender, Work
+from monogram.models.base import Recommender
 from monogram.models.parameters import param
+from monogram.models.work import Work
 from monogram.weights import Fixed, Sparse, Weights
 
 

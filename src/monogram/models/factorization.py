@@ -13,8 +13,9 @@ from monogram.data.interactions import Interactions
 from monogram.engine import als, parallel
 from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, calibrate, measure
 from monogram.errors import NumericalError
-from monogram.models.base import Recommender, Work
+from monogram.models.base import Recommender
 from monogram.models.parameters import param
+from monogram.models.work import Work
 from monogram.weights import Folded, Weights
 
 START = 0.1  # size of a random row to begin with

@@ -21,8 +21,9 @@ from monogram.weights.common import checked
 
 if TYPE_CHECKING:
     from monogram.models.autoencoder import Kept
-    from monogram.models.base import Recommender, Report
+    from monogram.models.base import Recommender
     from monogram.models.pruning import Pruning
+    from monogram.models.work import Report
 
 _BLOCK = 1 << 20  # values looked at in one step
 
@@ -152,7 +153,7 @@ def _kept(tensors: dict[str, Any], items: int, verify: bool) -> Kept | None:
 
 
 def _report(stored: dict[str, Any]) -> Report:
-    from monogram.models.base import Report
+    from monogram.models.work import Report
 
     report = Report(**stored)
     if not isinstance(report.seconds, dict):

@@ -21,8 +21,8 @@ from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models import matrix_free
 from monogram.models.autoencoder import Autoencoder, Kept, Solved, factor, tiny
-from monogram.models.base import SOLVERS, Report, Work, check_solver
 from monogram.models.parameters import param
+from monogram.models.work import SOLVERS, Report, Work, check_solver
 from monogram.weights import Dense, Dual, Free, Weights
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from monogram.data.interactions import Interactions
 from monogram.engine import free, probing
 from monogram.engine.gram import squares
 from monogram.models.autoencoder import alike, judge, tiny
-from monogram.models.base import Work
+from monogram.models.work import Work
 from monogram.weights import Free
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from monogram.engine.gram import squares
 from monogram.engine.plan import Extra, Plan, Size, measure, plan
 from monogram.engine.thin import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
-from monogram.models.base import Recommender, Work
+from monogram.models.base import Recommender
 from monogram.models.parameters import param
+from monogram.models.work import Work
 from monogram.weights import Sparse, Weights
 
 USUAL_EPOCHS = 60  # what a column needs, for the plan

@@ -21,9 +21,10 @@ from monogram.engine.operator import Operator
 from monogram.engine.plan import Plan, Size, alternating, measure
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum
-from monogram.models.base import Recommender, Work
+from monogram.models.base import Recommender
 from monogram.models.parameters import param
 from monogram.models.spectrum import Spectrum
+from monogram.models.work import Work
 from monogram.weights import Factors, Weights
 
 Float = NDArray[np.float64]

@@ -19,8 +19,8 @@ from monogram.engine import parallel, rg2, spectrum
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
-from monogram.models.base import Work, check_dtype, check_solver
 from monogram.models.files import finite, log_from, log_tensors
+from monogram.models.work import Work, check_dtype, check_solver
 
 Float = NDArray[np.float64]
 TARGETS = ("plain", "rg2")

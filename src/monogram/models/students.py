@@ -18,9 +18,10 @@ from monogram.engine.operator import Operator
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models.autoencoder import Autoencoder, Inverted, Solved, tiny
-from monogram.models.base import SOLVERS, Recommender, Work
+from monogram.models.base import Recommender
 from monogram.models.full_rank import DLAE, EDLAE
 from monogram.models.parameters import param
+from monogram.models.work import SOLVERS, Work
 from monogram.weights import Factors, Weights
 
 LOOPS = {"alternating": descent.alternating, "admm": descent.admm, "zero_diagonal": descent.zero_diagonal}

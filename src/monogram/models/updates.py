@@ -24,7 +24,8 @@ from monogram.engine.gram import squares
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
 from monogram.models import matrix_free
 from monogram.models.autoencoder import Kept, alike, factor
-from monogram.models.base import Recommender, Report, Work
+from monogram.models.base import Recommender
+from monogram.models.work import Report, Work
 from monogram.weights import Dense, Dual, Free, Weights
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ Model = TypeVar("Model", bound="FullRank")
 DRIFT = {"float32": 1e-5, "float64": 1e-10}  # residual and error of the weights up to which changes go on
 WORSE = 4.0  # times the residual of the fit, where that is larger
 PROBED = 8  # items of a change that are measured, beside those that every fit is measured on
+TWO_DIGITS = 1e-3  # of an error that is only compared with a bound; the rest would cost as much as the change
 FROZEN = "penalties frozen"
 
 
@@ -170,7 +172,9 @@ def _prepared(model: FullRank, after: changes.Changed, how: How, work: Work) -> 
     ready = prepare(model, after, d, _penalties(model, after.log, d, how), work)
     work.tick("change")
     also = _touched(model, after)
-    found = inverse.certificate(after.log.matrix, ready.penalties, ready.inverse, also=also, fine=drift)
+    found = inverse.certificate(
+        after.log.matrix, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS
+    )
     work.tick("residual")
     at_fit = _at_fit(model, found[1], drift)
     _judge(model.report_, at_fit, *found, how)
@@ -200,7 +204,7 @@ def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
     else:
         assert isinstance(model.weights_, Dual)
         held = inverse.Dual(model.weights_.inverse, matrix.T.tocsr(), kept.penalties, 1)
-    return inverse.certificate(matrix, kept.penalties, held, fine=drift)
+    return inverse.certificate(matrix, kept.penalties, held, fine=drift, tolerance=TWO_DIGITS)
 
 
 def _rows(model: FullRank, after: changes.Changed) -> tuple[Any, Any]:

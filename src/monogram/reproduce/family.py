@@ -13,8 +13,9 @@ from monogram.data.splits import Split
 from monogram.engine import parallel
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured, measure_heads, measure_model
-from monogram.models.base import Recommender, Report
+from monogram.models.base import Recommender
 from monogram.models.full_rank import EDLAE, FullRank
+from monogram.models.work import Report
 from monogram.weights import Dense, Dual
 
 Float = NDArray[np.float64]

@@ -14,8 +14,9 @@ from monogram.evaluation import metrics as metrics_
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured
 from monogram.evaluation.result import Evaluation
-from monogram.models.base import Recommender, Report
+from monogram.models.base import Recommender
 from monogram.models.registry import model_class
+from monogram.models.work import Report
 from monogram.reproduce import cells as cells_
 from monogram.reproduce import family, sets
 from monogram.reproduce.cache import Cache

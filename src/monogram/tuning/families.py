@@ -32,11 +32,12 @@ from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, N
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import measure, measure_heads, measure_model, measure_weights
 from monogram.models.autoencoder import Autoencoder, Inverted
-from monogram.models.base import Recommender, Watched, Work
+from monogram.models.base import Recommender
 from monogram.models.full_rank import FullRank, shared_weights
 from monogram.models.spectral import FIRST_RANK, Spectral
 from monogram.models.spectrum import Spectrum
 from monogram.models.students import Student
+from monogram.models.work import Watched, Work
 from monogram.tuning.epochs import Stopped, Watch
 from monogram.tuning.settings import Setting, Trial
 from monogram.weights import Weights
