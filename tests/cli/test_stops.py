@@ -36,13 +36,9 @@ def stopped_at(wanted: str, number: int):
             sent.append(stage)
             os.kill(os.getpid(), number)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Work, "tick", ticked)
-            yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Work, "tick", ticked)
+        yield
     assert sent, f"there was no stage {wanted}"
 
 
