@@ -59,6 +59,25 @@ def test_a_closed_client(logs, shared_client):
         mg.EASE(l2=20).fit(logs["binary"], cluster=closed)
 
 
+def test_a_client_that_is_calling_again_is_waited_for(logs, shared_client):
+    from distributed import Client
+
+    with Client(shared_client.scheduler.address, set_as_default=False) as held:
+        lost = held.scheduler_comm
+        held.loop.add_callback(lost.comm.abort)
+        deadline = time.monotonic() + 10
+        while held.scheduler_comm is lost and time.monotonic() < deadline:
+            pass  # as soon as it knows
+        assert mg.EASE(l2=20).fit(logs["binary"], cluster=held).report_.solver == "cluster (one worker)"
+
+
+def test_a_client_that_calls_in_vain_is_not_waited_for_long(logs, shared_client, monkeypatch):
+    monkeypatch.setattr(client, "CONNECTING", 0.1)
+    monkeypatch.setattr(shared_client, "status", "connecting")
+    with pytest.raises(ClusterError, match="the client is connecting, not running; connect again"):
+        mg.EASE(l2=20).fit(logs["binary"], cluster=shared_client)
+
+
 def test_no_workers(logs, monkeypatch):
     from distributed import Client, LocalCluster
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -93,10 +94,19 @@ def test_what_a_task_carries_stays_small(shared_client):
 
 
 def test_what_cannot_be_inverted_is_refused_with_advice(cluster):
+    log, line = sp.csr_array(np.ones((4, 60), np.float32)), cluster.client.scheduler_comm
     for way in ("one_worker", "tiles"):
-        log = sp.csr_array(np.ones((4, 60), np.float32))
         with pytest.raises(NumericalError, match="raise l2"):
             mg.EASE(l2=0).fit(log, cluster=replace(cluster, solve=way))
+        deadline = time.monotonic() + 20
+        while cluster.client.run_on_scheduler(unfinished) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert cluster.client.run_on_scheduler(unfinished) == []  # what was begun is given up
+    assert cluster.client.scheduler_comm is line  # and the scheduler has not hung up
+
+
+def unfinished(dask_scheduler):
+    return sorted(str(key) for key in dask_scheduler.tasks)
 
 
 def test_the_client_must_hold_the_result(cluster, logs):

@@ -96,6 +96,9 @@ def _ready(cluster: Cluster) -> Cluster:
     client = cluster.client
     if client.asynchronous:
         raise ParameterError("the client is asynchronous; expected one made with asynchronous=False")
+    waited = time.monotonic() + CONNECTING
+    while client.status == "connecting" and time.monotonic() < waited:  # it lost its scheduler and is calling again
+        time.sleep(0.02)
     if client.status != "running":
         raise ClusterError(f"the client is {client.status}, not running; connect again")
     try:
@@ -241,7 +244,8 @@ class Run:
     def cancel(self) -> None:
         """Give up what is not done yet."""
         with suppress(Exception):  # the cluster may be what failed
-            self.cluster.client.cancel(list(self._alive))
+            for future in list(self._alive):
+                future.release()  # Client.cancel makes the scheduler drop the client where tasks nobody named follow
 
     def finished(self, futures: Iterable[Any]) -> Iterator[int]:
         """Wait for all; how many of them have just been done, as that happens. An error of a task is raised here."""
