@@ -57,20 +57,20 @@ ROOMS = {
     "reports": {"reports"},
     "tuning": {"data", "engine", "weights", "ranking", "models", "evaluation", "plots", "reports", "tuning"},
     "reproduce": {"data", "engine", "weights", "models", "evaluation", "plots", "reports", "tuning", "reproduce"},
+    "server": {"data", "engine", "weights", "store", "ranking", "models", "server"},
     "cli": {
-        *(
-            "data",
-            "engine",
-            "store",
-            "ranking",
-            "cluster",
-            "models",
-            "evaluation",
-            "reports",
-            "tuning",
-            "reproduce",
-            "cli",
-        )
+        "data",
+        "engine",
+        "store",
+        "ranking",
+        "cluster",
+        "models",
+        "evaluation",
+        "reports",
+        "tuning",
+        "reproduce",
+        "server",
+        "cli",
     },
 }
 

@@ -176,8 +176,8 @@ def recommend(
     """Rank: for each history the k best of the items it may get."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ParameterError(f"k = {k!r}; expected a whole number of at least 1")
-    eligible, unknown = _eligible(asked, items, allow, deny, exclude_seen)
-    best = weights.best(asked.matrix, eligible, min(int(k), len(items)), parallel.count(threads))
+    rules, unknown = eligible(asked, items, allow, deny, exclude_seen)
+    best = weights.best(asked.matrix, rules, min(int(k), len(items)), parallel.count(threads))
     empty = np.flatnonzero(np.diff(asked.matrix.indptr) == 0)
     return Recommendations(
         _table(best, asked.labels, items, names),
@@ -256,9 +256,10 @@ def _weight(value: Any) -> float:
         return np.nan
 
 
-def _eligible(
+def eligible(
     asked: Histories, items: Vocabulary, allow: Rule, deny: Rule, exclude_seen: bool
 ) -> tuple[Eligible, tuple[Any, ...]]:
+    """Who may get what, as the kernels take it, and the ids in the rules that are not known."""
     rows, n = asked.matrix.shape
     mask = np.ones(n, np.bool_)
     seen = asked.matrix if exclude_seen else sp.csr_array((rows, n), dtype=np.float32)

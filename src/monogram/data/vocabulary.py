@@ -153,6 +153,13 @@ class Vocabulary:
         _check_unique(array)
         return Vocabulary._trusted(array)
 
+    def same_kind(self, id_: Any) -> Id | None:
+        """The id as it would stand among these, or None where it cannot; `extended` takes what this gives."""
+        key = _KEYS[self._kind](id_)
+        if key is None or not _fits(key, self._array.type):
+            return None
+        return UUID(bytes=key) if self._kind == "uuid" else cast("Id", key)
+
     def _native(self, ids: Any) -> Any:
         """Return the query as Arrow of this very type when hashing all ids for it pays off."""
         array = ids._array if isinstance(ids, Vocabulary) else ids

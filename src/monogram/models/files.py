@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20  # values looked at in one step
 
 
-def save(model: Recommender, path: str | Path) -> None:
-    """Write a fitted model."""
+def save(model: Recommender, path: str | Path, *, extra: dict[str, Any] | None = None) -> None:
+    """Write a fitted model; `extra` stands in the header beside it, under names that are not the model's own."""
     log, weights = model._learned()
     header: dict[str, Any] = {
         "model": model.name,
@@ -37,6 +37,7 @@ def save(model: Recommender, path: str | Path) -> None:
         "weights": weights.kind,
         "report": _plain(dataclasses.asdict(model.report_)),
     }
+    header = (extra or {}) | header
     if model.pruning_ is not None:
         header["pruning"] = dataclasses.asdict(model.pruning_)
     described, held = log_tensors(log)

@@ -1,0 +1,1 @@
+"""Models over HTTP: recommendations, explanations and exact updates; the extra `serve`."""

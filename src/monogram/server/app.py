@@ -1,0 +1,91 @@
+"""The application, put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.staticfiles import StaticFiles
+
+from monogram.errors import MonogramError
+from monogram.server.batching import Load
+from monogram.server.envelope import KINDS, described, envelope
+from monogram.server.events import EventStore, Writer
+from monogram.server.gate import NOTES, Gate
+from monogram.server.metrics import Metrics
+from monogram.server.openapi import document
+from monogram.server.refresh import Follower
+from monogram.server.routes import JSON, PAGE, State, router
+from monogram.server.settings import Settings
+from monogram.server.shelf import Shelf
+
+Begin = Callable[[State], Any]
+
+
+def prepare(settings: Settings) -> State:
+    """Load the models and bring them up to date: what is wrong with them is an error before anything listens."""
+    metrics = Metrics()
+    shelf = Shelf(settings, metrics, Load())
+    shelf.open()
+    state = State(shelf, metrics)
+    if settings.events is not None:
+        store = EventStore(settings.events)
+        state.writer, state.follower = Writer(store), Follower(shelf, store)
+        state.follower.begin()
+        metrics.stored.set(store.last)
+    return state
+
+
+def application(state: State, begin: Begin | None = None) -> Any:
+    """The ASGI application; `begin` is called on its loop when it starts."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if begin is not None:
+            begin(state)
+        yield
+        close(state)
+
+    app = FastAPI(
+        title="Monogram", docs_url=None, redoc_url=None, openapi_url="/openapi.json", lifespan=lifespan,
+        redirect_slashes=False, description="Recommendations, explanations and exact updates.",
+    )  # fmt: skip
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    app.include_router(router(state))
+    app.mount("/page", StaticFiles(directory=PAGE), name="page")
+    for kind in (MonogramError, msgspec.MsgspecError, Exception):
+        app.add_exception_handler(kind, _failed)
+    app.add_exception_handler(HTTPException, _http)
+    settings = state.shelf.settings
+    gate: Any = Gate(app, settings, state.metrics, state.shelf.load)
+    if settings.cors:
+        gate = CORSMiddleware(
+            gate, allow_origins=settings.cors, allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["authorization", "content-type", "x-request-id"], expose_headers=["x-request-id"],
+        )  # fmt: skip
+    return gate
+
+
+def close(state: State) -> None:
+    """Let the threads end what they have begun."""
+    if state.writer is not None and state.follower is not None:
+        state.writer.stop()
+        state.follower.stop()
+    state.shelf.pool.shutdown(wait=False)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    status, kind, message = described(error)
+    return Response(envelope(kind, message, NOTES.get().request_id), status, media_type=JSON)
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kind = KINDS.get(error.status_code, "http")
+    said = envelope(kind, str(error.detail), NOTES.get().request_id)
+    return Response(said, error.status_code, headers=error.headers, media_type=JSON)

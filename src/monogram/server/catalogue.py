@@ -1,0 +1,122 @@
+"""What is known of the items beside their ids: the columns of a file, how often each was used, and a search."""
+
+from __future__ import annotations
+
+import threading
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from monogram.data.interactions import Interactions
+from monogram.errors import DataError
+from monogram.server.schemas import Found, Page
+
+IDS = ("item", "item_id", "itemid", "id", "sku")
+TITLES = ("title", "name", "label")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file of items: an id each, and other columns."""
+
+    ids: list[Any]
+    names: tuple[str, ...]
+    encoded: list[msgspec.Raw]  # the columns of each as JSON
+    titles: list[str]
+
+
+def read(path: str | None) -> Table | None:
+    """Items from a CSV, TSV or Parquet file; the column of ids is called item or id, or is the first."""
+    if path is None:
+        return None
+    try:
+        table = _table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"the items in {path} cannot be read: {error}") from error
+    lower = {name.lower(): name for name in reversed(table.column_names)}
+    own = next((lower[one] for one in IDS if one in lower), table.column_names[0])
+    title = next((lower[one] for one in TITLES if one in lower and lower[one] != own), None)
+    names = tuple(name for name in table.column_names if name != own)
+    rows = [{name: value for name, value in row.items() if value is not None} for row in _plain(table, names)]
+    titles = ["" if title is None else str(row.get(title, "")) for row in rows]
+    encoded = [msgspec.Raw(msgspec.json.encode(row)) for row in rows]
+    return Table(table.column(own).to_pylist(), names, encoded, titles)
+
+
+def _plain(table: Any, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.select(names).to_pylist()
+    return rows or [{}] * table.num_rows
+
+
+def _table(path: str) -> Any:
+    if Path(path).suffix.lower() == ".parquet":
+        return pa.parquet.read_table(path)
+    how = pa.csv.ParseOptions(delimiter="\t" if Path(path).suffix.lower() == ".tsv" else ",", newlines_in_values=True)
+    with pa.csv.open_csv(path, parse_options=how) as reader:
+        names = reader.schema.names
+    texts = {name: pa.string() for name in names if name.lower() in (*IDS, *TITLES) or name == names[0]}
+    return pa.csv.read_csv(path, parse_options=how, convert_options=pa.csv.ConvertOptions(column_types=texts))
+
+
+def plain_text(text: str) -> str:
+    """A text without case and accents."""
+    split = unicodedata.normalize("NFKD", text)
+    return "".join(one for one in split if not unicodedata.combining(one)).casefold()
+
+
+class Catalogue:
+    """The items of one model."""
+
+    def __init__(self, log: Interactions, table: Table | None) -> None:
+        self.items, self.names = log.items, () if table is None else table.names
+        self.uses = np.bincount(log.matrix.indices, minlength=log.n_items)
+        self._columns: list[Any] | None = None
+        self._titles: dict[int, str] = {}
+        self._searched: list[tuple[int, str, str]] | None = None
+        self._lock = threading.Lock()
+        if table is not None:
+            self._join(table, log)
+
+    def _join(self, table: Table, log: Interactions) -> None:
+        columns: list[Any] = [msgspec.UNSET] * log.n_items
+        for place, row, title in zip(log.items.index(table.ids).tolist(), table.encoded, table.titles, strict=True):
+            if place >= 0:
+                columns[place], self._titles[place] = row, title
+        self._columns = columns
+
+    def columns(self, item: int) -> Any:
+        """The columns of an item as JSON, or UNSET."""
+        return msgspec.UNSET if self._columns is None else self._columns[item]
+
+    def search(self, model: str, query: str, offset: int, limit: int) -> Page:
+        """Items whose id or title holds a text: those that begin with it first, then the most used first."""
+        wanted = plain_text(query)
+        first, others = [], []
+        for place, name, title in self._index():
+            if name.startswith(wanted) or title.startswith(wanted):
+                first.append(place)
+            elif wanted in name or wanted in title:
+                others.append(place)
+        places = (first + others)[offset : offset + limit]
+        ids = self.items.ids(places) if places else []
+        found = [Found(id_, int(self.uses[place]), self.columns(place)) for id_, place in zip(ids, places, strict=True)]
+        return Page(model, len(first) + len(others), offset, limit, found)
+
+    def _index(self) -> list[tuple[int, str, str]]:
+        """Place, id and title as they are compared, the most used first; made when it is first asked for."""
+        with self._lock:
+            if self._searched is None:
+                order = np.argsort(-self.uses, kind="stable").tolist()
+                ids = self.items.ids(order)
+                self._searched = [
+                    (place, plain_text(str(id_)), plain_text(self._titles.get(place, "")))
+                    for id_, place in zip(ids, order, strict=True)
+                ]
+            return self._searched

@@ -1,0 +1,175 @@
+"""The one small interface to a database, for SQLite and for PostgreSQL; everything else is the same SQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from monogram.errors import MissingExtraError, ParameterError, StorageError
+
+Row = tuple[Any, ...]
+
+
+class Database(Protocol):
+    """A connection: used by one thread at a time. Statements have `?` where values go."""
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Run a statement, and give its rows."""
+
+    def many(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement for each row."""
+
+    def transaction(self) -> Any:
+        """A block that is committed to the disk when it ends, or not at all."""
+
+    def alone(self) -> None:
+        """Make sure that no other process writes, or raise."""
+
+    def purge(self) -> None:
+        """Let what was deleted go from the files, as far as the database can."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+def connect(url: str) -> Database:
+    """A connection by a path, or by a URL of PostgreSQL."""
+    if url.startswith(("postgresql://", "postgres://")):
+        return Postgres(url)
+    if "://" in url:
+        raise ParameterError("the events are kept in an SQLite file, or at postgresql://…; got a URL of another kind")
+    return Sqlite(url)
+
+
+@contextmanager
+def _storage() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StorageError(f"the events cannot be stored or read: {error}; check the disk and the folder") from error
+
+
+class Sqlite:
+    """WAL and a full sync at each commit: what was committed survives a crash of the process or the machine."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock: Any = None
+        with _storage():
+            self._connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+            for setting in ("journal_mode=WAL", "synchronous=FULL", "fullfsync=ON", "secure_delete=ON"):
+                self._connection.execute(f"PRAGMA {setting}")
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """See `Database`."""
+        with _storage():
+            return self._connection.execute(sql, values).fetchall()
+
+    def many(self, sql: str, rows: Sequence[Row]) -> None:
+        """See `Database`."""
+        with _storage():
+            self._connection.executemany(sql, rows)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """See `Database`."""
+        self.run("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.run("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def alone(self) -> None:
+        """See `Database`."""
+        import fcntl
+
+        self._lock = open(f"{self.path}.lock", "w")  # noqa: SIM115  (held as long as the connection)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise StorageError(
+                f"{self.path} is in use by another server; one process stores events, so stop that one first"
+            ) from error
+
+    def purge(self) -> None:
+        """See `Database`: deleted bytes are overwritten (secure_delete), and the log of changes is emptied."""
+        self.run("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """See `Database`."""
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.close()
+
+
+class Postgres:
+    """A connection that is made again when it was lost; what was not committed then is an error to its client."""
+
+    LOCK = 0x6D6F6E6F  # "mono"
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise MissingExtraError("events in PostgreSQL need psycopg: pip install 'monogram[postgres]'") from error
+        self._psycopg, self._url, self._alone = psycopg, url, False
+        self._connection: Any = None
+        self._open()
+
+    def _open(self) -> Any:
+        if self._connection is None or self._connection.closed:
+            with self._storage():
+                self._connection = self._psycopg.connect(self._url, autocommit=True)
+            self._connection.execute("SET synchronous_commit = on")
+            if self._alone:
+                self.alone()
+        return self._connection
+
+    @contextmanager
+    def _storage(self) -> Iterator[None]:
+        try:
+            yield
+        except self._psycopg.Error as error:
+            if isinstance(error, self._psycopg.OperationalError) and self._connection is not None:
+                self._connection.close()
+            # The text of psycopg may hold the address and the user of the database.
+            raise StorageError(f"the database of events failed ({type(error).__name__}); try again") from error
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """See `Database`."""
+        connection = self._open()
+        with self._storage():
+            cursor = connection.execute(sql.replace("?", "%s"), values)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def many(self, sql: str, rows: Sequence[Row]) -> None:
+        """See `Database`."""
+        connection = self._open()
+        with self._storage(), connection.cursor() as cursor:
+            cursor.executemany(sql.replace("?", "%s"), rows)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """See `Database`."""
+        connection = self._open()
+        with self._storage(), connection.transaction():
+            yield
+
+    def alone(self) -> None:
+        """See `Database`."""
+        self._alone = True
+        if self.run("SELECT pg_try_advisory_lock(?)", (self.LOCK,)) != [(True,)]:
+            raise StorageError("the database of events is in use by another server; stop that one first")
+
+    def purge(self) -> None:
+        """See `Database`: deleted rows go when PostgreSQL vacuums, which it does by itself."""
+
+    def close(self) -> None:
+        """See `Database`."""
+        self._connection.close()

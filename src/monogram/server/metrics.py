@@ -1,0 +1,52 @@
+"""What Prometheus may know. With several workers the numbers are summed through files, as its client does it."""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Metrics:
+    """The numbers of one process."""
+
+    def __init__(self) -> None:
+        own = self.registry = CollectorRegistry()
+        self.requests = Counter("monogram_requests", "Requests answered", ("route", "status"), registry=own)
+        self.latency = Histogram(
+            "monogram_request_seconds", "From the first byte to the answer", ("route",), buckets=SECONDS, registry=own
+        )
+        self.kernel = Counter("monogram_kernel_seconds", "Time inside the kernels", ("model",), registry=own)
+        self.batches = Histogram(
+            "monogram_batch_rows", "Histories ranked in one kernel call", ("model",), buckets=ROWS, registry=own
+        )
+        self.reloads = Counter("monogram_reloads", "Reloads of a model", ("model", "outcome"), registry=own)
+        self.stored = Gauge(
+            "monogram_events_stored", "Number of the last event stored", registry=own, multiprocess_mode="mostrecent"
+        )
+        self.applied = Gauge(
+            "monogram_events_applied", "Number of the last event in the model", registry=own,
+            multiprocess_mode="mostrecent",
+        )  # fmt: skip
+        self.models = Gauge(
+            "monogram_model_info", "1 for each model", ("model", "kind", "users", "items"), registry=own,
+            multiprocess_mode="mostrecent",
+        )  # fmt: skip
+
+    def model(self, name: str, kind: str, users: int, items: int) -> None:
+        """Tell what a model is now."""
+        if not os.environ.get(FOLDER):  # in files what is said once stays said
+            self.models.clear()
+        self.models.labels(name, kind, users, items).set(1)
+
+    def text(self) -> bytes:
+        """All of it in Prometheus' format, of all workers where there are several."""
+        if not os.environ.get(FOLDER):
+            return generate_latest(self.registry)
+        together = CollectorRegistry()
+        multiprocess.MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)

@@ -1,0 +1,86 @@
+"""uvicorn's HTTP protocol with a clock and a limit for what comes before the application is called."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from monogram.server.envelope import envelope
+
+HEADER_BYTES = 65_536
+
+
+def guarded(reading: float) -> type[asyncio.Protocol]:
+    """The protocol for a number of seconds in which the head of a request must arrive."""
+
+    class Guarded(HttpToolsProtocol):
+        """Closes connections that send nothing or dribble; answers what is no HTTP with the envelope."""
+
+        guard: asyncio.TimerHandle | None = None
+        head_bytes = 0
+        in_head = True
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._arm()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._disarm()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self.in_head:
+                self.head_bytes += len(data)
+            super().data_received(data)
+            if self.in_head and self.head_bytes > HEADER_BYTES and not self.transport.is_closing():
+                self._refuse(431, "too_large", f"the head of the request is larger than {HEADER_BYTES:,} bytes")
+
+        def on_message_begin(self) -> None:
+            self.in_head, self.head_bytes = True, 0
+            if self.guard is None:
+                self._arm()
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self.in_head = False
+            self._disarm()
+            super().on_headers_complete()
+
+        def eof_received(self) -> bool:  # type: ignore[override]
+            """Someone who has asked and closed their side still gets the answer."""
+            waiting = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+            if waiting:
+                self.cycle.keep_alive = False
+            return waiting
+
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(400, "malformed", msg)
+
+        def _refuse(self, status: int, kind: str, message: str) -> None:
+            body = envelope(kind, message, secrets.token_hex(8))
+            head = (
+                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
+            self.transport.close()
+
+        def _arm(self) -> None:
+            self.guard = self.loop.call_later(reading, self._too_slow)
+
+        def _disarm(self) -> None:
+            if self.guard is not None:
+                self.guard.cancel()
+                self.guard = None
+
+        def _too_slow(self) -> None:
+            self.guard = None
+            if not self.transport.is_closing():
+                self._refuse(408, "too_slow", f"the request was not received within {reading:g} s")
+
+    protocol: Any = Guarded
+    return protocol  # type: ignore[no-any-return]

@@ -1,0 +1,226 @@
+"""The addresses, and what each does with a request: decode, ask, encode."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from monogram.errors import ParameterError
+from monogram.models import live
+from monogram.server import answers, schemas
+from monogram.server.events import Change, Writer
+from monogram.server.gate import NOTES
+from monogram.server.metrics import Metrics
+from monogram.server.openapi import operation
+from monogram.server.refresh import Follower
+from monogram.server.security import Refused
+from monogram.server.shelf import Entry, Shelf
+
+PAGE = Path(__file__).parent / "page"
+JSON = "application/json"
+Struct = TypeVar("Struct")
+
+
+@dataclass
+class State:
+    """What the handlers work with."""
+
+    shelf: Shelf
+    metrics: Metrics
+    writer: Writer | None = None
+    follower: Follower | None = None
+    draining: bool = False
+    told: Any = None  # called after a reload that was asked for over HTTP
+
+
+def body(content: bytes, status: int = 200) -> Response:
+    """An answer in JSON."""
+    return Response(content, status, media_type=JSON)
+
+
+async def read(request: Request, kind: type[Struct]) -> Struct:
+    """The body of a request, decoded and checked."""
+    form = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if form != JSON:
+        raise Refused(415, "media_type", f"expected the header Content-Type: {JSON}")
+    decoder: Any = schemas.decoders[kind]  # type: ignore[index]
+    found: Struct = decoder.decode(await request.body())
+    return found
+
+
+def _note(entry: Entry, rows: int) -> None:
+    notes = NOTES.get()
+    notes.model, notes.rows = entry.name, rows
+
+
+class Handlers:
+    """The handlers of one application."""
+
+    def __init__(self, state: State) -> None:
+        self.state, self.shelf = state, state.shelf
+
+    async def recommend(self, request: Request) -> Response:
+        """Ranked items."""
+        return await self._lists(await read(request, schemas.Recommend))
+
+    async def similar(self, request: Request) -> Response:
+        """Items like others."""
+        return await self._lists(await read(request, schemas.Similar))
+
+    async def _lists(self, asked: schemas.Recommend | schemas.Similar) -> Response:
+        entry = self.shelf.get(asked.model)
+        job = answers.Lists(entry, asked)
+        _note(entry, job.size)
+        return body(await entry.batcher.ask(job))
+
+    async def score(self, request: Request) -> Response:
+        """Scores of some items."""
+        asked = await read(request, schemas.Score)
+        entry = self.shelf.get(asked.model)
+        rows = len(asked.users or asked.histories or ())
+        if rows * len(asked.items) > 1_000_000:
+            raise ParameterError(f"{rows:,} rows of {len(asked.items):,} scores; expected at most 1,000,000 in all")
+        _note(entry, rows)
+        return body(await self._aside(answers.score, entry, asked, self.shelf.threads))
+
+    async def explain(self, request: Request) -> Response:
+        """Why an item has its score."""
+        asked = await read(request, schemas.Explain)
+        entry = self.shelf.get(asked.model)
+        _note(entry, 1)
+        return body(await self._aside(answers.explain, entry, asked))
+
+    async def models(self, request: Request) -> Response:
+        """The models that are served."""
+        found = [self._model(entry) for entry in self.shelf.entries.values()]
+        return body(schemas.encode(schemas.Models(found)))
+
+    def _model(self, entry: Entry) -> schemas.Model:
+        log = entry.model.log_
+        sizes = log.n_users, log.n_items, log.n_events
+        lively = list(live.parameters(entry.model))
+        default = entry is self.shelf.get()
+        return schemas.Model(entry.name, type(entry.model).__name__, *sizes, self._updates(), lively, default)
+
+    def _updates(self) -> schemas.Updates | None:
+        return None if self.state.follower is None else self.state.follower.status()
+
+    async def card(self, request: Request) -> Response:
+        """All about one model."""
+        entry = self.shelf.get(request.path_params["name"])
+        return body(schemas.encode(entry.card(self._updates())))
+
+    async def items(self, request: Request) -> Response:
+        """Items by a part of their id or title."""
+        given = request.query_params.multi_items()
+        if len(dict(given)) < len(given):
+            raise ParameterError("a parameter was given twice")
+        asked = msgspec.convert(dict(given), schemas.Search, strict=False)
+        entry = self.shelf.get(asked.model)
+        page = await self._aside(entry.catalogue.search, entry.name, asked.query, asked.offset, asked.limit)
+        return body(schemas.encode(page))
+
+    async def events(self, request: Request) -> Response:
+        """Store events, durably; the model follows."""
+        self._follower()
+        asked = await read(request, schemas.Events)
+        log = self.shelf.get().model.log_
+        changes = [
+            Change(_id(one.user, log.users, "user", at), _id(one.item, log.items, "item", at), one.weight, one.time)
+            for at, one in enumerate(asked.events)
+        ]
+        return await self._stored(changes)
+
+    async def forget(self, request: Request) -> Response:
+        """Forget a user: stored durably; the model and its file follow."""
+        self._follower()
+        user = request.path_params["user"]
+        return await self._stored([Change(_id(user, self.shelf.get().model.log_.users, "user", 0))])
+
+    async def _stored(self, changes: list[Change]) -> Response:
+        follower = self._follower()
+        assert self.state.writer is not None
+        # Shielded: a client that leaves does not take back what is on its way to the disk.
+        seq = await asyncio.shield(asyncio.wrap_future(self.state.writer.submit(changes)))
+        follower.notify()
+        self.state.metrics.stored.set(seq)
+        return body(schemas.encode(schemas.Stored(seq, len(changes), follower.applied)), 202)
+
+    def _follower(self) -> Follower:
+        if self.state.follower is None:
+            raise Refused(409, "no_updates", "this server takes no events; start it with --updates")
+        return self.state.follower
+
+    async def reload(self, request: Request) -> Response:
+        """Load the model files that have changed."""
+        try:
+            done = await self._aside(self.shelf.reload)
+        finally:
+            if self.state.told is not None:
+                self.state.told()
+        return body(schemas.encode(schemas.Reloads(done)))
+
+    async def alive(self, request: Request) -> Response:
+        """Whether the process answers."""
+        return body(schemas.encode(schemas.State("ok")))
+
+    async def ready(self, request: Request) -> Response:
+        """Whether it should get requests."""
+        if self.state.draining:
+            raise Refused(503, "draining", "the server is about to stop")
+        return body(schemas.encode(schemas.State("ready")))
+
+    async def metrics(self, request: Request) -> Response:
+        """The numbers for Prometheus."""
+        return Response(self.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def page(self, request: Request) -> Response:
+        """The web page."""
+        return Response((PAGE / "index.html").read_bytes(), media_type="text/html; charset=utf-8")
+
+    async def _aside(self, function: Any, *arguments: Any) -> Any:
+        """Run in a thread: the loop is free for others."""
+        return await asyncio.get_running_loop().run_in_executor(self.shelf.pool, partial(function, *arguments))
+
+
+def _id(given: Any, ids: Any, what: str, position: int) -> str:
+    """An id as text, if it can stand among others and be stored."""
+    found = ids.same_kind(given)
+    text = "" if found is None else str(found)
+    if not text.strip() or "\0" in text:
+        raise ParameterError(
+            f"the {what} of event {position} cannot stand among the model's {ids.kind} ids; "
+            f"expected {'a text that is not blank' if ids.kind == 'string' else f'one that is {ids.kind}'}"
+        )
+    return text
+
+
+def router(state: State) -> APIRouter:
+    """Every address but the page's files."""
+    own, on = Handlers(state), APIRouter(redirect_slashes=False)
+
+    def add(method: str, path: str, handler: Any, status: int = 200, **described: Any) -> None:
+        extra = operation(handler.__doc__, status, **described)
+        on.add_api_route(path, handler, methods=[method], response_class=Response, status_code=status, **extra)
+
+    add("POST", "/v1/recommend", own.recommend, takes=schemas.Recommend, gives=schemas.Lists, wrong=(404, 501))
+    add("POST", "/v1/similar", own.similar, takes=schemas.Similar, gives=schemas.Lists, wrong=(404,))
+    add("POST", "/v1/explain", own.explain, takes=schemas.Explain, gives=schemas.Explained, wrong=(404,))
+    add("POST", "/v1/score", own.score, takes=schemas.Score, gives=schemas.Scored, wrong=(404,))
+    add("GET", "/v1/models", own.models, gives=schemas.Models)
+    add("GET", "/v1/models/{name}", own.card, gives=schemas.Card, named="name", wrong=(404,))
+    add("GET", "/v1/items", own.items, gives=schemas.Page, query=schemas.Search, wrong=(404, 422))
+    add("POST", "/v1/events", own.events, 202, takes=schemas.Events, gives=schemas.Stored, wrong=(409, 507))
+    add("DELETE", "/v1/users/{user:path}", own.forget, 202, gives=schemas.Stored, named="user", wrong=(409, 422, 507))
+    add("POST", "/admin/reload", own.reload, gives=schemas.Reloads, wrong=(422,))
+    add("GET", "/healthz", own.alive, gives=schemas.State)
+    add("GET", "/readyz", own.ready, gives=schemas.State, wrong=(503,))
+    add("GET", "/metrics", own.metrics, gives=None)
+    on.add_api_route("/", own.page, methods=["GET"], include_in_schema=False, response_class=Response)
+    return on

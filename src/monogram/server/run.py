@@ -1,0 +1,195 @@
+"""The process: a socket, uvicorn on it, signals, and workers that share both the socket and the mapped model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from monogram.errors import MissingExtraError, ParameterError
+from monogram.server.settings import Settings
+
+LOOK = 1.0  # seconds between two looks at a watched file
+FAST = 5.0  # a worker that ends sooner is not started again at once
+
+
+def need() -> None:
+    """Raise MissingExtraError where the extra is not installed."""
+    try:
+        import fastapi  # noqa: F401
+        import httptools  # noqa: F401
+        import msgspec  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"a server needs {error.name}: pip install 'monogram[serve]'") from error
+
+
+def serve(settings: Settings) -> None:
+    """Serve until a signal says stop."""
+    need()
+    listening = bind(settings)
+    if settings.workers == 1:
+        work(settings, listening)
+    else:
+        Workers(settings, listening).run()
+
+
+def bind(settings: Settings) -> socket.socket:
+    """The listening socket."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise ParameterError(
+            f"cannot listen at {settings.host} port {settings.port}: {error.strerror or error}; give another port"
+        ) from error
+    listening.listen(2048)
+    listening.set_inheritable(True)
+    return listening
+
+
+def work(settings: Settings, listening: socket.socket, parent: int | None = None) -> None:
+    """One process that serves."""
+    from monogram.server import logs
+    from monogram.server.app import application, prepare
+
+    logs.begin()
+    state = prepare(settings)
+    host, port = listening.getsockname()[:2]
+    server = _server(application(state, lambda state: _begin(state, server, parent)), settings)
+    logs.tell("serving", host=host, port=port, models=list(settings.models), pid=os.getpid())
+    server.run(sockets=[listening])
+    logs.tell("stopped", pid=os.getpid())
+
+
+def _server(app: Any, settings: Settings) -> Any:
+    import uvicorn
+
+    from monogram.server.protocol import guarded
+
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield  # see _begin: a stop that was asked for is no error
+
+    config = uvicorn.Config(
+        app,
+        http=guarded(settings.reading),
+        loop="auto",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_keep_alive=max(5, int(settings.reading)),
+        timeout_graceful_shutdown=max(1, int(settings.grace)),
+    )
+    return Server(config)
+
+
+def _begin(state: Any, server: Any, parent: int | None) -> None:
+    """Signals and the look at the files, on the loop that serves."""
+    from monogram.server import logs
+
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        state.draining, server.should_exit = True, True
+
+    async def reload() -> None:
+        with contextlib.suppress(Exception):  # the shelf has logged it, and the old model serves
+            await loop.run_in_executor(None, state.shelf.reload)
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            if state.shelf.changed():
+                await reload()
+
+    tasks: set[asyncio.Task[None]] = set()
+
+    def start(work: Any) -> None:
+        task = loop.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    for one in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(one, stop)
+    loop.add_signal_handler(signal.SIGHUP, lambda: start(reload()))
+    if state.shelf.settings.watch:
+        start(watch())
+    if parent is not None:
+        state.told = lambda: os.kill(parent, signal.SIGHUP)  # the other workers
+    logs.tell("ready", pid=os.getpid())
+
+
+class Workers:
+    """Processes on one socket: each maps the same files, so that the model is in memory once."""
+
+    def __init__(self, settings: Settings, listening: socket.socket) -> None:
+        self.settings, self.listening = settings, listening
+        self.context = multiprocessing.get_context("spawn")
+        self.processes: list[tuple[Any, float]] = []
+        self.stopping = False
+
+    def run(self) -> None:
+        """Start them, pass signals on, and start again what ends unasked."""
+        from monogram.server.metrics import FOLDER
+
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="monogram-metrics-")
+        for one in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(one, self._stop)
+        signal.signal(signal.SIGHUP, lambda *_: self._send(signal.SIGHUP))
+        try:
+            self.processes = [(self._start(), time.monotonic()) for _ in range(self.settings.workers)]
+            while not self.stopping:
+                time.sleep(0.2)
+                self._mend()
+            self._end()
+        finally:
+            shutil.rmtree(os.environ.pop(FOLDER), ignore_errors=True)
+
+    def _start(self) -> Any:
+        process = self.context.Process(target=work, args=(self.settings, self.listening, os.getpid()))
+        process.start()
+        return process
+
+    def _mend(self) -> None:
+        for at, (process, started) in enumerate(self.processes):
+            if process.is_alive() or self.stopping:
+                continue
+            if time.monotonic() - started < FAST:
+                self._send(signal.SIGTERM)
+                self._end()
+                sys.exit(process.exitcode if process.exitcode and process.exitcode > 0 else 1)
+            self.processes[at] = (self._start(), time.monotonic())
+
+    def _stop(self, *_: Any) -> None:
+        self.stopping = True
+        self._send(signal.SIGTERM)
+
+    def _send(self, number: signal.Signals) -> None:
+        for process, _ in self.processes:
+            if process.is_alive():
+                os.kill(process.pid, number)
+
+    def _end(self) -> None:
+        end = time.monotonic() + self.settings.grace + 5
+        for process, _ in self.processes:
+            process.join(max(0.1, end - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()

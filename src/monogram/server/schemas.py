@@ -1,0 +1,285 @@
+"""What goes over the wire: the only description of it, for decoding, encoding and the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+ROWS, HISTORY, ITEMS, EVENTS, REASONS, TOP = 1_000, 10_000, 10_000, 10_000, 100, 1_000
+EXPLAINED = 10_000  # lists times k, where reasons are asked for
+LONGEST_ID = 10_000
+
+Text = Annotated[str, Meta(max_length=LONGEST_ID)]
+# Larger ones can be given as text.
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Id = Text | Whole
+History = (
+    Annotated[list[Id], Meta(max_length=HISTORY, description="Item ids")]
+    | Annotated[dict[Text, Annotated[float, Meta(ge=0)]], Meta(max_length=HISTORY, description="Item id → weight")]
+)
+Users = Annotated[list[Id], Meta(min_length=1, max_length=ROWS)]
+Histories = Annotated[list[History], Meta(min_length=1, max_length=ROWS)]
+Rule = Annotated[list[Id], Meta(max_length=ITEMS)]
+K = Annotated[int, Meta(ge=1, le=TOP)]
+Changed = dict[str, float | bool]
+
+
+class Asked(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What every question may hold: which model, and parameters to change for this answer alone."""
+
+    model: str | UnsetType = UNSET
+
+
+class Recommend(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Rank items for known users, or for anyone by their history: exactly one of the two."""
+
+    users: Users | UnsetType = UNSET
+    histories: Histories | UnsetType = UNSET
+    k: K = 10
+    allow: Rule | None = None
+    deny: Rule | None = None
+    exclude_seen: bool = True
+    explain: bool | Annotated[int, Meta(ge=0, le=REASONS)] = False
+    with_history: bool = False
+    parameters: Changed = {}
+
+
+class Similar(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Items like the given ones."""
+
+    items: Annotated[list[Id], Meta(min_length=1, max_length=ROWS)]
+    k: K = 10
+    parameters: Changed = {}
+
+
+class Explain(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Why an item has its score for a user or a history: exactly one of the two."""
+
+    item: Id
+    user: Id | UnsetType = UNSET
+    history: History | UnsetType = UNSET
+    top: Annotated[int, Meta(ge=1, le=HISTORY)] = 10
+    parameters: Changed = {}
+
+
+class Score(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Scores of some items for users or histories: exactly one of the two."""
+
+    items: Annotated[list[Id], Meta(min_length=1, max_length=ITEMS)]
+    users: Users | UnsetType = UNSET
+    histories: Histories | UnsetType = UNSET
+    parameters: Changed = {}
+
+
+class Event(Struct, forbid_unknown_fields=True):
+    """Someone used something. The time is told and kept; it changes no model."""
+
+    user: Id
+    item: Id
+    weight: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
+    time: float | None = None
+
+
+class Events(Struct, forbid_unknown_fields=True):
+    """Events to store."""
+
+    events: Annotated[list[Event], Meta(min_length=1, max_length=EVENTS)]
+
+
+class Search(Struct, forbid_unknown_fields=True):
+    """The query of /v1/items."""
+
+    query: Annotated[str, Meta(max_length=1_000)] = ""
+    model: str | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 20
+    offset: Annotated[int, Meta(ge=0, le=2**31)] = 0
+
+
+class Share(Struct):
+    """What an item of the history adds to a score; item null is the part that no history changes."""
+
+    item: Any
+    share: float
+
+
+class Ranked(Struct, omit_defaults=True):
+    """One item of a list."""
+
+    item: Any
+    score: float
+    rank: int
+    columns: dict[str, Any] | UnsetType = UNSET
+    because: list[Share] | UnsetType = UNSET
+
+
+class Seen(Struct, omit_defaults=True):
+    """One item of a history."""
+
+    item: Any
+    weight: float
+    columns: dict[str, Any] | UnsetType = UNSET
+
+
+class List(Struct, omit_defaults=True, kw_only=True):
+    """The list of one user, of one history by its position, or of one item."""
+
+    user: Any = UNSET
+    history: int | UnsetType = UNSET
+    item: Any = UNSET
+    items: list[Ranked]
+    seen: list[Seen] | UnsetType = UNSET
+
+
+class Lists(Struct):
+    """The answer of /v1/recommend and /v1/similar."""
+
+    model: str
+    results: list[List]
+    unknown_users: list[Any] = []
+    unknown_items: list[Any] = []
+    empty: list[Any] = []
+
+
+class Scores(Struct, omit_defaults=True, kw_only=True):
+    """The scores of one user or history, in the order of the items; null for an unknown item."""
+
+    user: Any = UNSET
+    history: int | UnsetType = UNSET
+    scores: list[float | None]
+
+
+class Scored(Struct):
+    """The answer of /v1/score."""
+
+    model: str
+    items: list[Any]
+    results: list[Scores]
+    unknown_users: list[Any]
+    unknown_items: list[Any]
+
+
+class Explained(Struct, omit_defaults=True, kw_only=True):
+    """The answer of /v1/explain: the shares and the rest sum to the score."""
+
+    model: str
+    item: Any
+    score: float
+    base: float
+    shares: list[Share]
+    rest: float
+    unknown_items: list[Any]
+    columns: dict[str, Any] | UnsetType = UNSET
+
+
+class Updates(Struct):
+    """How far the model has followed the stored events."""
+
+    stored: int
+    applied: int
+    saved: int
+    error: str | None = None
+
+
+class Model(Struct):
+    """One line of /v1/models."""
+
+    name: str
+    kind: str
+    users: int
+    items: int
+    events: int
+    updates: Updates | None
+    live: list[str]
+    default: bool
+
+
+class Models(Struct):
+    """The answer of /v1/models."""
+
+    models: list[Model]
+
+
+class Card(Struct):
+    """All about one model."""
+
+    name: str
+    kind: str
+    parameters: dict[str, Any]
+    live: dict[str, Any]
+    users: int
+    items: int
+    events: int
+    merge: str
+    weights: str
+    bytes: int
+    report: dict[str, Any]
+    metrics: dict[str, Any] | None
+    pruning: dict[str, Any] | None
+    columns: list[str]
+    updates: Updates | None
+    loaded: float
+
+
+class Found(Struct, omit_defaults=True):
+    """One item of the catalogue, and how many users used it."""
+
+    item: Any
+    uses: int
+    columns: dict[str, Any] | UnsetType = UNSET
+
+
+class Page(Struct):
+    """The answer of /v1/items."""
+
+    model: str
+    total: int
+    offset: int
+    limit: int
+    items: list[Found]
+
+
+class Stored(Struct):
+    """What was stored: the number of the last of it, and how far the model is."""
+
+    seq: int
+    stored: int
+    applied: int
+
+
+class Reloaded(Struct):
+    """What a reload did with one model."""
+
+    name: str
+    status: str
+
+
+class Reloads(Struct):
+    """The answer of /admin/reload."""
+
+    models: list[Reloaded]
+
+
+class State(Struct):
+    """The answer of /healthz and /readyz."""
+
+    status: str
+
+
+class Wrong(Struct):
+    """What went wrong."""
+
+    kind: str
+    message: str
+    request_id: str
+
+
+class Envelope(Struct):
+    """Every answer that is no success."""
+
+    error: Wrong
+
+
+encode = msgspec.json.Encoder().encode
+decoders = {one: msgspec.json.Decoder(one) for one in (Recommend, Similar, Explain, Score, Events)}

@@ -1,0 +1,67 @@
+"""Who may ask, and what every answer says to a browser."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+
+from monogram.errors import MonogramError
+from monogram.server.settings import Settings, digest, is_loopback
+
+OPEN = ("/", "/healthz", "/readyz", "/favicon.ico")  # and /page/…: they hold no data
+PAGE = "/page/"
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+]
+
+Pairs = Iterable[tuple[bytes, bytes]]
+
+
+class Refused(MonogramError):
+    """A request that is answered with a status of HTTP alone."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.http_status, self.kind = status, kind
+
+
+class Door:
+    """Lets requests in: the key where there is one, and no page of another site where there is none."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.key, self.origins = settings.key, {one.encode() for one in settings.cors}
+        self.local = settings.key is None
+
+    def check(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
+        """Raise `Refused` for a request that may not come in."""
+        if path in OPEN or path.startswith(PAGE):
+            return
+        if self.key is not None:
+            kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if not (hmac.compare_digest(digest(given.strip()), self.key) and kind.lower() == b"bearer"):
+                raise Refused(401, "unauthorized", "expected the header Authorization: Bearer with the API key")
+        elif not is_loopback(_name(headers.get(b"host", b"localhost"))):
+            # A name of another site that leads to this machine (DNS rebinding).
+            raise Refused(403, "forbidden", "this server answers to localhost; for other names start it with a key")
+        origin = headers.get(b"origin")
+        if method not in ("GET", "HEAD", "OPTIONS") and origin is not None and not self._own(origin, headers):
+            raise Refused(403, "forbidden", "the request comes from a page of another origin; name it with --cors")
+
+    def _own(self, origin: bytes, headers: dict[bytes, bytes]) -> bool:
+        return origin in self.origins or origin.partition(b"://")[2] == headers.get(b"host")
+
+
+def _name(host: bytes) -> str:
+    """The name in a Host header, without its port."""
+    text = host.decode("latin-1").lower()
+    return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]

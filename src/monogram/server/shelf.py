@@ -1,0 +1,186 @@
+"""The models by name: loaded, probed, then swapped in. Whoever holds the old one keeps it until they are done."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET
+
+from monogram import store
+from monogram.engine import parallel
+from monogram.errors import ModelFileError, MonogramError, UnknownIdError, one_of
+from monogram.models import files, live
+from monogram.models.base import Recommender
+from monogram.server import answers, catalogue, logs, schemas
+from monogram.server.batching import Batcher, Load
+from monogram.server.catalogue import Catalogue, Table
+from monogram.server.metrics import Metrics
+from monogram.server.settings import Settings
+from monogram.weights import Weights
+
+HEADS = 16  # changed parameters whose factors are kept
+Stamp = tuple[int, int, int]
+
+
+class Entry:
+    """One model as it is served; never changed."""
+
+    def __init__(self, name: str, model: Recommender, shelf: Shelf, header: dict[str, Any]) -> None:
+        self.name, self.model, self.header, self.loaded = name, model, header, time.time()
+        self.catalogue = Catalogue(model.log_, shelf.table)
+        self.kernel = shelf.metrics.kernel.labels(name)
+        self.batches = shelf.metrics.batches.labels(name)
+        work = partial(answers.answer_all, self, threads=shelf.threads)
+        self.batcher = Batcher(work, shelf.pool, shelf.load, shelf.settings.gather)
+        self._heads: dict[tuple[Any, ...], Weights] = {}
+
+    def weights(self, parameters: dict[str, Any]) -> Weights:
+        """The weights, or those under other parameters; the last few of these are kept."""
+        if not parameters:
+            return self.model.weights_
+        key = tuple(sorted(parameters.items()))
+        if key not in self._heads:
+            made = live.weights(self.model, parameters)
+            if len(self._heads) >= HEADS:
+                self._heads = {}
+            self._heads[key] = made
+            return made
+        return self._heads[key]
+
+    def note(self, calls: list[tuple[int, float]]) -> None:
+        """Count kernel calls."""
+        for rows, seconds in calls:
+            self.kernel.inc(seconds)
+            self.batches.observe(rows)
+
+    def probe(self) -> None:
+        """Have it answer a history, or raise."""
+        item = self.model.log_.items[0]
+        found = self.model.recommend(histories=[[item]], k=1)
+        if not all(math.isfinite(row["score"]) for row in found):
+            raise ModelFileError(f"the model {self.name!r} answered a probe with a score that is no number")
+
+    def card(self, updates: schemas.Updates | None) -> schemas.Card:
+        """All about the model."""
+        model, log = self.model, self.model.log_
+        pruning = None if model.pruning_ is None else asdict(model.pruning_)
+        return schemas.Card(
+            self.name,
+            type(model).__name__,
+            model.params(),
+            live.parameters(model),
+            log.n_users,
+            log.n_items,
+            log.n_events,
+            log.merge,
+            model.weights_.kind,
+            model.weights_.nbytes,
+            asdict(model.report_),
+            self.header.get("metrics"),
+            pruning,
+            list(self.catalogue.names),
+            updates,
+            self.loaded,
+        )
+
+
+class Shelf:
+    """The models of one process."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, load: Load) -> None:
+        self.settings, self.metrics, self.load = settings, metrics, load
+        everything = parallel.count(settings.threads)
+        self.threads = everything if settings.threads else max(1, everything // settings.workers)
+        self.pool = ThreadPoolExecutor(8, thread_name_prefix="model")
+        self.table: Table | None = None
+        self.entries: dict[str, Entry] = {}
+        self.stamps: dict[str, Stamp | None] = {}
+        self.own: dict[str, Callable[[], str]] = {}  # models that are reloaded in a way of their own
+        self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Load every model; a bad file stops the start."""
+        self.table = catalogue.read(self.settings.items)
+        for name, path in self.settings.models.items():
+            self.stamps[name] = stamp(path)
+            self.put(name, *self.read(path))
+
+    def get(self, name: Any = UNSET) -> Entry:
+        """A model by name, or the first."""
+        if name is UNSET:
+            return next(iter(self.entries.values()))
+        if name not in self.entries:
+            raise UnknownIdError(f"no model {name[:60]!r} is served; {one_of(name[:60], self.entries)}")
+        return self.entries[name]
+
+    def read(self, path: str) -> tuple[Recommender, dict[str, Any]]:
+        """A model and its header, memory-mapped."""
+        return files.load(path, verify=self.settings.verify), store.read_header(path)
+
+    def put(self, name: str, model: Recommender, header: dict[str, Any]) -> None:
+        """Serve a model under a name, once it has answered a probe."""
+        entry = Entry(name, model, self, header)
+        entry.probe()
+        self.entries[name] = entry  # one assignment: a request sees the old one or the new one
+        self.metrics.model(name, type(model).__name__, model.log_.n_users, model.log_.n_items)
+
+    def reload(self, *, all_: bool = True) -> list[schemas.Reloaded]:
+        """Load the files that have changed; a bad one leaves the old model, and is an error once all were tried."""
+        with self._lock:
+            if all_:
+                self._read_items()
+            done = [schemas.Reloaded(name, self._again(name)) for name in self.settings.models]
+        failed = [one for one in done if one.status not in ("reloaded", "unchanged")]
+        if failed:
+            said = "; ".join(f"{one.name}: {one.status}" for one in failed)
+            raise ModelFileError(f"{said}. The model that was there goes on serving")
+        return done
+
+    def _read_items(self) -> None:
+        """The file of items again; a bad one leaves the columns as they were."""
+        if self.settings.items is not None:
+            self.table = catalogue.read(self.settings.items)
+
+    def _again(self, name: str) -> str:
+        path = self.settings.models[name]
+        now = stamp(path)
+        if now is not None and now == self.stamps[name]:
+            return "unchanged"
+        self.stamps[name] = now  # a bad file is tried once
+        try:
+            status = self.own[name]() if name in self.own else self._replace(name, path)
+        except Exception as error:  # whatever a strange file does, the old model goes on
+            reason = str(error) if isinstance(error, MonogramError) else f"it does not work ({type(error).__name__})"
+            self.metrics.reloads.labels(name, "failed").inc()
+            logs.tell("reload failed: the old model goes on serving", logging.ERROR, model=name, reason=reason)
+            return reason
+        self.metrics.reloads.labels(name, "reloaded").inc()
+        logs.tell("reloaded", model=name)
+        return status
+
+    def _replace(self, name: str, path: str) -> str:
+        self.put(name, *self.read(path))
+        return "reloaded"
+
+    def changed(self) -> bool:
+        """Whether a file is another than the one that was last looked at."""
+        return any(stamp(path) not in (None, self.stamps[name]) for name, path in self.settings.models.items())
+
+
+def stamp(path: str) -> Stamp | None:
+    """What tells that a file was replaced; None where there is none."""
+    try:
+        found = os.stat(Path(path))
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
