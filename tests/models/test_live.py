@@ -1,0 +1,53 @@
+"""Another head over the arrays of a model equals the model that `changed` gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import monogram as mg
+from monogram.engine.topk import Eligible
+from monogram.errors import ParameterError
+from monogram.models import live
+from monogram.weights.rescaled import Rescaled
+
+OTHERS = [{"b": 0.0}, {"b": 1.5}, {"a": 2.0, "b": 0.3}, {"zero_diagonal": True}]
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual", "matrix_free"])
+@pytest.mark.parametrize("parameters", OTHERS, ids=str)
+def test_the_weights_are_those_of_the_changed_model(world, solver, parameters):
+    model = mg.DEQL(l2=3, dropout=0.25, b=0.6).fit(world, solver=solver, dtype="float64")
+    wanted, held = model.changed(**parameters).weights_, live.weights(model, parameters)
+    rows, every = model.log_.matrix[:20], np.arange(25)
+    np.testing.assert_allclose(held.score(rows, every, 1), wanted.score(rows, every, 1), rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(held.columns(every), wanted.columns(every), rtol=1e-7, atol=1e-8)
+    for item in (0, int(rows[[3]].indices[0])):
+        np.testing.assert_allclose(held.shares(rows[[3]], item), wanted.shares(rows[[3]], item), rtol=1e-7, atol=1e-8)
+    everything = Eligible(np.ones(25, bool), np.zeros(21, np.int64), *[np.zeros(0, np.int64)] * 3)
+    for rules in (Eligible.all_but(rows), everything):
+        mine, theirs = held.best(rows, rules, 6, 1), wanted.best(rows, rules, 6, 1)
+        np.testing.assert_array_equal(mine.counts, theirs.counts)
+        np.testing.assert_allclose(mine.scores, theirs.scores, rtol=1e-7, atol=1e-8)
+
+
+def test_no_square_array_is_made(world):
+    model = mg.DEQL(l2=3).fit(world)
+    held = live.weights(model, {"b": 2.0})
+    assert isinstance(held, Rescaled)
+    assert held.dense is model.weights_
+    assert held.nbytes == 2 * 8 * 25
+    assert live.weights(model, {}) is model.weights_
+    with pytest.raises(ParameterError, match="not stored"):
+        held.tensors()
+
+
+def test_what_can_be_changed(world):
+    assert live.parameters(mg.DEQL(b=0.4).fit(world)) == {"a": 1.0, "b": 0.4, "zero_diagonal": False}
+    assert live.parameters(mg.EASE().fit(world)) == {}
+    assert live.parameters(mg.Popularity().fit(world)) == {}
+    assert live.parameters(mg.DEQL().fit(world).prune(5)) == {}
+    with pytest.raises(ParameterError, match="did you mean b"):
+        live.weights(mg.DEQL().fit(world), {"B": 1})
+    with pytest.raises(ParameterError, match="it has none"):
+        live.weights(mg.Popularity().fit(world), {"b": 1})
