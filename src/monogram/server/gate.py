@@ -149,6 +149,8 @@ class Answer:
         if message["type"] == "http.response.start":
             self.started, self.status = True, message["status"]
             message["headers"] = [*message.get("headers", []), *self.extra]
+            if self.status in (408, 413):
+                message["headers"].append((b"connection", b"close"))  # the rest of the body is not read
         await self.send(message)
 
     async def fail(self, error: BaseException) -> None:
@@ -160,7 +162,5 @@ class Answer:
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-        if status in (408, 413):
-            headers.append((b"connection", b"close"))  # the rest of the body is not read
         await self({"type": "http.response.start", "status": status, "headers": headers})
         await self({"type": "http.response.body", "body": body})

@@ -40,13 +40,13 @@ def guarded(reading: float) -> type[asyncio.Protocol]:
                 self._refuse(431, "too_large", f"the head of the request is larger than {HEADER_BYTES:,} bytes")
 
         def on_message_begin(self) -> None:
-            self.in_head, self.head_bytes = True, 0
+            self.in_head = True
             if self.guard is None:
                 self._arm()
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
-            self.in_head = False
+            self.in_head, self.head_bytes = False, 0
             self._disarm()
             super().on_headers_complete()
 

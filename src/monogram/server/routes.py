@@ -50,7 +50,11 @@ async def read(request: Request, kind: type[Struct]) -> Struct:
     if form != JSON:
         raise Refused(415, "media_type", f"expected the header Content-Type: {JSON}")
     decoder: Any = schemas.decoders[kind]  # type: ignore[index]
-    found: Struct = decoder.decode(await request.body())
+    content = await request.body()
+    try:
+        found: Struct = decoder.decode(content)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise ParameterError("the request cannot be read: it is not JSON in UTF-8, or too deep") from error
     return found
 
 

@@ -1,0 +1,201 @@
+"""Requests that share a kernel call get the bits they would get alone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monogram as mg
+from monogram import ranking
+from monogram.models import live
+from monogram.server.batching import MOST, Batcher, Load
+from monogram.server.questions import Question, of_histories, of_users, rank
+
+from .conftest import ITEMS, USERS, pairs
+
+MODELS = [
+    mg.DEQL(l2=2),
+    mg.EASE(l2=2).fit(pairs()).prune(4),
+    mg.Popularity(),
+    mg.LRR(rank=3),
+    mg.WRMF(rank=3, epochs=2),
+]
+
+
+def of(model):
+    return model if "weights_" in vars(model) else model.fit(pairs())
+
+
+questions = st.lists(
+    st.tuples(
+        st.lists(st.lists(st.sampled_from([*ITEMS, "strange"]), max_size=6), min_size=1, max_size=4),
+        st.integers(1, 12),
+        st.booleans(),
+        st.sampled_from([None, ("tea", "jam", "cup", "honey"), ()]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+@settings(max_examples=20)
+@given(asked=questions)
+def test_together_is_as_alone(model, asked):
+    log, weights = of(model)._learned()
+    head = live.weights(model, {"b": 0.9}) if model.name == "deql" else weights
+    made = [
+        Question(of_histories(histories, log), head if other else weights, k, allow, None, seen)
+        for histories, k, seen, allow, other in asked
+    ]
+    together, calls = rank(made, log, 2)
+    assert sum(rows for rows, _ in calls) == sum(len(one.rows) for one in made)
+    for question, best in zip(made, together, strict=True):
+        [alone], _ = rank([question], log, 1)
+        for name in ("items", "scores", "counts"):
+            np.testing.assert_array_equal(getattr(best, name), getattr(alone, name))
+        assert best.items.shape[1] == min(question.k, log.n_items)
+
+
+def test_dense_questions_share_one_call(model):
+    log, weights = model._learned()
+    made = [Question(of_histories([["tea"]], log), weights, k) for k in (1, 3, 5)]
+    made.append(Question(of_histories([["tea"]], log), weights, 3, deny=("jam",)))
+    assert [rows for rows, _ in rank(made, log, 1)[1]] == [3, 1]
+
+
+history = st.lists(st.sampled_from([*ITEMS, "strange", 42]), max_size=8) | st.dictionaries(
+    st.sampled_from([*ITEMS, "strange"]), st.floats(0, 1e6), max_size=8
+)
+
+
+@pytest.mark.parametrize("merge", ["binary", "sum"])
+@given(histories=st.lists(history, min_size=1, max_size=5))
+def test_histories_are_read_as_the_library_reads_them(merge, histories):
+    log = mg.Interactions.from_csr(np.eye(10), items=ITEMS, merge=merge)
+    mine, theirs = of_histories(histories, log), ranking.given_histories(histories, log)
+    for left, right in ((mine.pointers, "indptr"), (mine.items, "indices"), (mine.weights, "data")):
+        np.testing.assert_array_equal(left, getattr(theirs.matrix, right))
+    assert mine.unknown_items == list(theirs.unknown_items)
+
+
+def test_users_are_read_as_the_library_reads_them(model):
+    asked = ["u05", "who", "ann", "ann"]
+    mine, theirs = of_users(asked, model.log_), ranking.known_users(asked, model.log_)
+    np.testing.assert_array_equal(mine.matrix(10).toarray(), theirs.matrix.toarray())
+    assert mine.labels == ["u05", "ann", "ann"]
+    assert mine.unknown_users == ["who"]
+
+
+@dataclass
+class Ask:
+    number: int
+    size: int = 1
+
+
+class Turns:
+    """Work that waits until it may go on, and remembers what each turn had."""
+
+    def __init__(self) -> None:
+        self.turns, self.go = [], threading.Event()
+
+    def __call__(self, jobs):
+        self.turns.append([job.number for job in jobs])
+        assert self.go.wait(10)
+        return [ValueError("three") if job.number == 3 else job.number * 10 for job in jobs]
+
+
+async def settled(*tasks):
+    """Let the loop run what is ready."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def run(story):
+    with ThreadPoolExecutor(2) as pool:
+        load, work = Load(), Turns()
+        try:
+            asyncio.run(story(Batcher(work, pool, load, 60.0), load, work))
+        finally:
+            work.go.set()
+    return work.turns
+
+
+def test_one_alone_does_not_wait_and_those_behind_it_share_a_turn():
+    async def story(batcher, load, work):
+        load.active = 1
+        first = asyncio.create_task(batcher.ask(Ask(1)))
+        await settled()
+        load.active = 4
+        rest = [asyncio.create_task(batcher.ask(Ask(number))) for number in (2, 3, 4)]
+        await settled()
+        work.go.set()
+        found = await asyncio.gather(first, *rest, return_exceptions=True)
+        assert [found[0], found[1], found[3]] == [10, 20, 40]
+        assert isinstance(found[2], ValueError)
+        assert (load.held, batcher.busy) == (0, False)
+
+    assert run(story) == [[1], [2, 3, 4]]
+
+
+def test_while_others_are_on_their_way_the_first_waits():
+    async def story(batcher, load, work):
+        work.go.set()
+        load.active = 2
+        first = asyncio.create_task(batcher.ask(Ask(1)))
+        await settled()
+        assert not work.turns
+        second = asyncio.create_task(batcher.ask(Ask(2)))  # all who are under way have come
+        assert await asyncio.gather(first, second) == [10, 20]
+
+    assert run(story) == [[1, 2]]
+
+
+def test_a_turn_has_a_size_and_who_has_gone_takes_no_part():
+    async def story(batcher, load, work):
+        load.active = 1
+        first = asyncio.create_task(batcher.ask(Ask(1)))
+        await settled()
+        load.active = 4
+        rest = [asyncio.create_task(batcher.ask(Ask(number, MOST // 2 + 1))) for number in (2, 4, 5)]
+        await settled()
+        rest[1].cancel()
+        await settled()
+        work.go.set()
+        assert await asyncio.gather(first, rest[0], rest[2]) == [10, 20, 50]
+
+    assert run(story) == [[1], [2], [5]]
+
+
+def test_concurrent_requests_get_the_bytes_of_single_ones(start, shop):
+    server = start(shop / "shop.mono")
+    bodies = [
+        {"users": [USERS[number]], "k": 1 + number % 5, "exclude_seen": number % 3 > 0, "explain": number % 2}
+        for number in range(40)
+    ]
+    alone = [server.post("/v1/recommend", body).content for body in bodies]
+
+    async def together():
+        limits = httpx.Limits(max_connections=40)
+        async with httpx.AsyncClient(base_url=server.url, limits=limits, timeout=30) as client:
+            for _ in range(3):
+                answers = await asyncio.gather(*(client.post("/v1/recommend", json=body) for body in bodies))
+                assert [one.content for one in answers] == alone
+
+    asyncio.run(together())
+    text = server.client.get("/metrics").text
+    calls, rows = (
+        float(next(line for line in text.splitlines() if line.startswith(f"monogram_batch_rows_{name}{{")).split()[-1])
+        for name in ("count", "sum")
+    )
+    assert rows == 4 * len(bodies)
+    assert calls < rows, "some requests shared a kernel call"
