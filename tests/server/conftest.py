@@ -39,7 +39,8 @@ class Server:
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         self.lines: list[dict] = []
         self._news: queue.SimpleQueue = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         self.url = f"http://127.0.0.1:{self.said('serving')['port']}"
         self.port = int(self.url.rpartition(":")[2])
         self.client = httpx.Client(base_url=self.url, timeout=30)
@@ -49,6 +50,7 @@ class Server:
         for line in self.process.stderr:
             self.lines.append(json.loads(line) if line.startswith("{") else {"message": line})
             self._news.put(None)
+        self.process.stderr.close()
         self._news.put(None)
 
     def said(self, message: str, times: int = 1) -> dict:
@@ -68,12 +70,12 @@ class Server:
     def post(self, path: str, body: object, **options: object) -> httpx.Response:
         return self.client.post(path, json=body, **options)
 
-    def wait_for(self, seq: int) -> dict:
+    def wait_for(self, seq: int, what: str = "applied") -> dict:
         """The updates of the first model, once it has followed so far."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             updates = self.client.get("/v1/models").json()["models"][0]["updates"]
-            if updates["applied"] >= seq:
+            if updates[what] >= seq:
                 return updates
             time.sleep(0.02)
         raise AssertionError(f"not followed to {seq}: {updates}")
@@ -86,7 +88,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(30)
-        self.process.stderr.close()
+        self._reader.join(10)
         return code
 
 

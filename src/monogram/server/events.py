@@ -45,7 +45,11 @@ class EventStore:
 
     def __init__(self, url: str) -> None:
         self._writes: Database = connect(url)
-        self._writes.alone()
+        try:
+            self._writes.alone()
+        except BaseException:
+            self._writes.close()
+            raise
         self._reads: Database = connect(url)
         for statement in TABLES:
             self._writes.run(statement)

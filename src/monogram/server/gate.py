@@ -22,7 +22,7 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AT_ONCE = 1024  # requests under way; more are refused
-LONGEST_PATH = 4_096
+LONGEST_PATH = 32_768
 ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 

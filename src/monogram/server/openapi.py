@@ -22,7 +22,7 @@ EITHER = {
     "Score": ("users", "histories"),
     "Explain": ("user", "history"),
 }
-ALWAYS = (401, 403, 500, 503, 504)
+ALWAYS = (401, 403, 414, 500, 503, 504)
 WITH_BODY = (408, 413, 415, 422)
 
 

@@ -1,0 +1,174 @@
+"""Models change under load: no request fails, and a bad file changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+
+import httpx
+import pytest
+
+import monogram as mg
+
+from .conftest import USERS, pairs
+
+
+@pytest.fixture
+def folder(shop, tmp_path):
+    shutil.copy(shop / "shop.mono", tmp_path / "shop.mono")
+    return tmp_path
+
+
+def replace(folder, seed: int) -> mg.EASE:
+    model = mg.EASE(l2=3).fit(pairs(seed))
+    model.save(folder / "shop.mono")
+    return model
+
+
+class Crowd:
+    """Clients that ask for one list again and again, and keep what they got."""
+
+    def __init__(self, server, clients: int = 4) -> None:
+        self.server, self.found, self.wrong, self.end = server, set(), [], threading.Event()
+        self.threads = [threading.Thread(target=self._ask) for _ in range(clients)]
+
+    def _ask(self) -> None:
+        with httpx.Client(base_url=self.server.url, timeout=30) as client:
+            while not self.end.is_set():
+                answer = client.post("/v1/recommend", json={"users": USERS[:3], "k": 3})
+                if answer.status_code != 200:
+                    self.wrong.append(answer.text)
+                self.found.add(answer.content)
+
+    def __enter__(self):
+        for one in self.threads:
+            one.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.end.set()
+        for one in self.threads:
+            one.join()
+
+
+def test_reloads_under_load_fail_no_request(start, folder):
+    server = start(folder / "shop.mono")
+    expected = {server.post("/v1/recommend", {"users": USERS[:3], "k": 3}).content}
+    with Crowd(server) as crowd:
+        for seed in range(5, 13):
+            replace(folder, seed)
+            answer = server.client.post("/admin/reload")
+            assert answer.json() == {"models": [{"name": "shop", "status": "reloaded"}]}
+            expected.add(server.post("/v1/recommend", {"users": USERS[:3], "k": 3}).content)
+    assert crowd.wrong == []
+    assert len(expected) == 9
+    assert crowd.found <= expected, "every answer is of one whole model"
+    assert server.client.post("/admin/reload").json()["models"][0]["status"] == "unchanged"
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def other_bytes(path):
+    path.write_bytes(b"not a model")
+
+
+def no_file(path):
+    path.unlink()
+
+
+def a_header_that_was_altered(path):
+    path.write_bytes(path.read_bytes().replace(b"ease", b"eese", 1))
+
+
+@pytest.mark.parametrize("damage", [truncated, other_bytes, no_file, a_header_that_was_altered])
+def test_a_bad_file_leaves_the_old_model(start, folder, damage):
+    server = start(folder / "shop.mono")
+    before = server.post("/v1/recommend", {"users": ["ann"]}).content
+    replace(folder, 5)
+    new = folder / "new.mono"
+    shutil.copy(folder / "shop.mono", new)
+    damage(new)
+    (folder / "shop.mono").unlink()
+    if new.exists():
+        os.replace(new, folder / "shop.mono")
+    answer = server.client.post("/admin/reload")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["kind"] == "model_file"
+    assert "goes on serving" in answer.json()["error"]["message"]
+    assert server.said("reload failed: the old model goes on serving")["level"] == "error"
+    assert server.post("/v1/recommend", {"users": ["ann"]}).content == before
+    assert 'monogram_reloads_total{model="shop",outcome="failed"} 1.0' in server.client.get("/metrics").text
+    replace(folder, 6)
+    assert server.client.post("/admin/reload").status_code == 200
+    assert server.post("/v1/recommend", {"users": ["ann"]}).content != before
+    server.stop()
+
+
+def test_a_signal_reloads_and_so_does_a_watched_file(start, folder):
+    server = start(folder / "shop.mono", "--watch")
+    found = [server.post("/v1/recommend", {"users": ["ann"]}).content]
+    replace(folder, 5)
+    server.send(signal.SIGHUP)
+    server.said("reloaded")
+    found.append(server.post("/v1/recommend", {"users": ["ann"]}).content)
+    replace(folder, 6)
+    server.said("reloaded", 2)
+    found.append(server.post("/v1/recommend", {"users": ["ann"]}).content)
+    assert len(set(found)) == 3
+
+
+def test_items_are_read_again(start, folder, shop):
+    shutil.copy(shop / "items.csv", folder / "items.csv")
+    server = start(folder / "shop.mono", "--items", folder / "items.csv")
+    (folder / "items.csv").write_text("id,name\ntea,Second flush\n", encoding="utf-8")
+    replace(folder, 5)
+    assert server.client.post("/admin/reload").status_code == 200
+    [found] = server.client.get("/v1/items?query=second").json()["items"]
+    assert (found["item"], found["columns"]) == ("tea", {"name": "Second flush"})
+
+
+def test_the_end_finishes_what_was_begun(start, folder):
+    server = start(folder / "shop.mono")
+    with Crowd(server, 2) as crowd:
+        while not crowd.found:
+            pass
+        answers: list = []
+
+        def ask() -> None:
+            with httpx.Client(base_url=server.url, timeout=30) as client:
+                body = {"histories": [["tea", "jam"]] * 1000, "k": 10, "explain": 1}
+                answers.append(client.post("/v1/recommend", json=body).status_code)
+
+        last = threading.Thread(target=ask)
+        last.start()
+        last.join(0.02)
+        crowd.end.set()
+        server.send(signal.SIGTERM)
+        last.join()
+    assert server.process.wait(20) == 0
+    assert answers == [200]
+    assert server.said("stopped")
+
+
+def test_workers_share_a_socket_and_reload_together(start, folder):
+    server = start(folder / "shop.mono", "--workers", 2)
+    server.said("ready", 2)
+    ids = {line["pid"] for line in server.lines if line["message"] == "ready"}
+    assert len(ids) == 2
+    before = server.post("/v1/recommend", {"users": ["ann"]}).content
+    with Crowd(server) as crowd:
+        replace(folder, 5)
+        assert server.client.post("/admin/reload").status_code == 200
+        server.said("reloaded", 2)
+        fresh = [httpx.post(f"{server.url}/v1/recommend", json={"users": ["ann"]}).content for _ in range(10)]
+    assert crowd.wrong == []
+    assert len(set(fresh)) == 1
+    assert fresh[0] != before
+    text = httpx.get(f"{server.url}/metrics").text
+    assert sum(float(line.split()[-1]) for line in text.splitlines() if "reloads_total{" in line) == 2
+    assert server.stop() == 0
+    assert len([line for line in server.lines if line["message"] == "stopped"]) == 2
