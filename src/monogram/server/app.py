@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from monogram.errors import MonogramError
+from monogram.models import updates
 from monogram.server.batching import Load
 from monogram.server.envelope import KINDS, described, envelope
 from monogram.server.events import EventStore, Writer
@@ -34,11 +35,21 @@ def prepare(settings: Settings) -> State:
     shelf.open()
     state = State(shelf, metrics)
     if settings.events is not None:
-        store = EventStore(settings.events)
-        state.writer, state.follower = Writer(store), Follower(shelf, store)
-        state.follower.begin()
-        metrics.stored.set(store.last)
+        _follow(state, settings.events)
     return state
+
+
+def _follow(state: State, url: str) -> None:
+    updates.check(state.shelf.get().model)  # before a database is made
+    store = EventStore(url)
+    try:
+        follower = Follower(state.shelf, store)
+        follower.begin()
+    except BaseException:
+        store.close()
+        raise
+    state.writer, state.follower = Writer(store), follower
+    state.metrics.stored.set(store.last)
 
 
 def application(state: State, begin: Begin | None = None) -> Any:
@@ -75,7 +86,8 @@ def close(state: State) -> None:
     """Let the threads end what they have begun."""
     if state.writer is not None and state.follower is not None:
         state.writer.stop()
-        state.follower.stop()
+        if state.follower.stop():
+            state.writer.store.close()
     state.shelf.pool.shutdown(wait=False)
 
 

@@ -61,11 +61,12 @@ class Follower:
         """Tell that there are new events."""
         self._news.set()
 
-    def stop(self) -> None:
-        """End after the change under way, or after the grace."""
+    def stop(self) -> bool:
+        """End after the change under way, within the grace; whether it did."""
         self._stop.set()
         self._news.set()
         self._thread.join(self.settings.grace)
+        return not self._thread.is_alive()
 
     def status(self) -> schemas.Updates:
         """How far it is."""

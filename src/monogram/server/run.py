@@ -37,11 +37,11 @@ def need() -> None:
 def serve(settings: Settings) -> None:
     """Serve until a signal says stop."""
     need()
-    listening = bind(settings)
-    if settings.workers == 1:
-        work(settings, listening)
-    else:
-        Workers(settings, listening).run()
+    with bind(settings) as listening:
+        if settings.workers == 1:
+            work(settings, listening)
+        else:
+            Workers(settings, listening).run()
 
 
 def bind(settings: Settings) -> socket.socket:
