@@ -99,7 +99,7 @@ class Vocabulary:
 
     def take(self, indices: npt.ArrayLike) -> Any:
         """Ids at these indices, as an Arrow array (strings, integers or `pa.uuid()`)."""
-        chosen = self._array.take(pa.array(np.asarray(indices, dtype=np.int64)))
+        chosen = self._array.take(_places(indices))
         return _uuids(chosen) if self._kind == "uuid" else chosen
 
     def ids(self, indices: npt.ArrayLike) -> list[Id]:
@@ -136,7 +136,7 @@ class Vocabulary:
 
     def part(self, indices: npt.ArrayLike) -> Vocabulary:
         """The ids at these indices, each of which must be another, in their order."""
-        return Vocabulary._trusted(self._array.take(pa.array(np.asarray(indices, dtype=np.int64))))
+        return Vocabulary._trusted(self._array.take(_places(indices)))
 
     def extended(self, ids: Iterable[Any]) -> Vocabulary:
         """These ids, and more of the same kind after them; what `index` would take for such an id is one."""
@@ -205,6 +205,12 @@ class Vocabulary:
     def __repr__(self) -> str:
         shown = ", ".join(repr(x) for x in self.ids(np.arange(min(3, len(self)))))
         return f"Vocabulary({len(self):,} {self._kind} ids: {shown}{', …' if len(self) > 3 else ''})"
+
+
+def _places(indices: npt.ArrayLike) -> Any:
+    """Indices as Arrow has them, over the same memory; `pa.array` imports pandas, to look for a series."""
+    array = np.ascontiguousarray(indices, dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(array), [None, pa.py_buffer(array)])
 
 
 def kind_of(type_: Any) -> Kind:

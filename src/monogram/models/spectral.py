@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -176,6 +175,8 @@ class NuclearPower(Spectral):
 
         if self.power == 1 or not len(sigma):
             return soft(sigma, 0.5 * self.l2)
+        import scipy.optimize  # slow to import, and every program that loads a model comes by here
+
         top = float(sigma[0])
         return soft(sigma, float(scipy.optimize.brentq(excess, 0.0, top, xtol=1e-14 * top, rtol=1e-15, maxiter=500)))
 

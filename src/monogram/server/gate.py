@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import logging
 import re
 import secrets
@@ -23,6 +24,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AT_ONCE = 1024  # requests under way; more are refused
 LONGEST_PATH = 32_768
+FIRST, COUNT = secrets.token_hex(4), itertools.count(secrets.randbits(24))  # of request ids
 ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -52,7 +54,7 @@ class Gate:
             return
         start, headers = time.perf_counter(), dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
-        notes = Notes(given.decode() if ID.fullmatch(given) else secrets.token_hex(8))
+        notes = Notes(given.decode() if ID.fullmatch(given) else f"{FIRST}{next(COUNT):08x}")
         NOTES.set(notes)
         answer = Answer(send, notes, scope["path"])
         self.load.active += 1
