@@ -125,10 +125,12 @@ def test_items_are_read_again(start, folder, shop):
     shutil.copy(shop / "items.csv", folder / "items.csv")
     server = start(folder / "shop.mono", "--items", folder / "items.csv")
     (folder / "items.csv").write_text("id,name\ntea,Second flush\n", encoding="utf-8")
-    replace(folder, 5)
-    assert server.client.post("/admin/reload").status_code == 200
+    assert server.client.post("/admin/reload").json()["models"][0]["status"] == "unchanged"
     [found] = server.client.get("/v1/items?query=second").json()["items"]
     assert (found["item"], found["columns"]) == ("tea", {"name": "Second flush"})
+    (folder / "items.csv").write_bytes(b"\xff,\x00")
+    assert server.client.post("/admin/reload").status_code == 422
+    assert server.client.get("/v1/items?query=second").json()["total"] == 1
 
 
 def test_the_end_finishes_what_was_begun(start, folder):

@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from monogram import store
 from monogram.engine import parallel
-from monogram.errors import ModelFileError, MonogramError, UnknownIdError, one_of
+from monogram.errors import DataError, ModelFileError, MonogramError, UnknownIdError, one_of
 from monogram.models import files, live
 from monogram.models.base import Recommender
 from monogram.server import answers, catalogue, logs, schemas
@@ -106,11 +106,13 @@ class Shelf:
         self.entries: dict[str, Entry] = {}
         self.stamps: dict[str, Stamp | None] = {}
         self.own: dict[str, Callable[[], str]] = {}  # models that are reloaded in a way of their own
+        self._items_stamp: Stamp | None = None
         self._lock = threading.Lock()
 
     def open(self) -> None:
         """Load every model; a bad file stops the start."""
         self.table = catalogue.read(self.settings.items)
+        self._items_stamp = None if self.settings.items is None else stamp(self.settings.items)
         for name, path in self.settings.models.items():
             self.stamps[name] = stamp(path)
             self.put(name, *self.read(path))
@@ -134,22 +136,30 @@ class Shelf:
         self.entries[name] = entry  # one assignment: a request sees the old one or the new one
         self.metrics.model(name, type(model).__name__, model.log_.n_users, model.log_.n_items)
 
-    def reload(self, *, all_: bool = True) -> list[schemas.Reloaded]:
+    def reload(self) -> list[schemas.Reloaded]:
         """Load the files that have changed; a bad one leaves the old model, and is an error once all were tried."""
         with self._lock:
-            if all_:
-                self._read_items()
+            wrong = self._read_items()
             done = [schemas.Reloaded(name, self._again(name)) for name in self.settings.models]
-        failed = [one for one in done if one.status not in ("reloaded", "unchanged")]
-        if failed:
-            said = "; ".join(f"{one.name}: {one.status}" for one in failed)
-            raise ModelFileError(f"{said}. The model that was there goes on serving")
+        failed = [f"{one.name}: {one.status}" for one in done if one.status not in ("reloaded", "unchanged")]
+        if failed or wrong:
+            raise ModelFileError(f"{'; '.join([*failed, *wrong])}. What was there goes on serving")
         return done
 
-    def _read_items(self) -> None:
-        """The file of items again; a bad one leaves the columns as they were."""
-        if self.settings.items is not None:
-            self.table = catalogue.read(self.settings.items)
+    def _read_items(self) -> list[str]:
+        """Read the file of items again if it has changed; what is wrong with it, where it leaves things as they are."""
+        path = self.settings.items
+        if path is None or stamp(path) == self._items_stamp:
+            return []
+        self._items_stamp = stamp(path)
+        try:
+            self.table = catalogue.read(path)
+        except DataError as error:
+            logs.tell("reload of the items failed: the old ones stay", logging.ERROR, reason=str(error))
+            return [str(error)]
+        for name, entry in list(self.entries.items()):
+            self.put(name, entry.model, entry.header)
+        return []
 
     def _again(self, name: str) -> str:
         path = self.settings.models[name]
