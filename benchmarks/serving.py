@@ -149,7 +149,7 @@ def measured(server: Server, asks: list[bytes], connections: int, seconds: float
         "per second": len(took) / wall,
         "p50 ms": 1e3 * took[len(took) // 2],
         "p99 ms": 1e3 * took[int(len(took) * 0.99)],
-        "outside kernel %": 100 * (1 - spent / wall),
+        "outside kernel %": 100 * (1 - spent / wall / len(server.pids)),
     }
 
 
