@@ -1,0 +1,41 @@
+// Elements without markup in strings: an id is text, whatever it holds.
+
+export const $ = (id) => document.getElementById(id);
+
+export function h(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "share") made.style.setProperty("--share", Math.min(1, Math.max(0, value)).toFixed(4));
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+const TITLES = ["title", "name", "label"];
+
+// What an item is called: its title where the catalogue has one, else its id.
+export function titleOf(item) {
+  const columns = item.columns ?? {};
+  const known = Object.keys(columns).find((name) => TITLES.includes(name.toLowerCase()) && columns[name]);
+  return known ? String(columns[known]) : String(item.item);
+}
+
+export function named(item) {
+  const title = titleOf(item);
+  const id = title === String(item.item) ? null : h("div", { class: "id" }, String(item.item));
+  return h("div", {}, h("div", { class: "name" }, title), id);
+}
+
+export const number = (value, digits = 3) =>
+  Math.abs(value) >= 1e-3 || value === 0 ? value.toLocaleString("en", { maximumSignificantDigits: digits }) : value.toExponential(1);
+
+export function later(work, milliseconds) {
+  let timer = null;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => work(...given), milliseconds);
+  };
+}

@@ -1,0 +1,83 @@
+// What is drawn for one model: its list with the reasons, or the state that it is in instead.
+import { h, named, number, titleOf } from "./dom.js";
+
+const REASONS = 3;
+
+const percent = (share) => `${share < 0 ? "−" : ""}${(Math.abs(share) * 100).toFixed(Math.abs(share) < 0.0995 ? 1 : 0)}%`;
+
+function reason(one, score, names) {
+  const share = score ? one.share / score : 0;
+  const what = one.item === null ? "whatever was used" : names.get(one.item) ?? String(one.item);
+  const bar = h("div", { class: share < 0 ? "bar less" : "bar", "aria-hidden": "true" }, h("i", { share: Math.abs(share) }));
+  return h("li", {}, bar, h("span", { class: "share" }, percent(share)), h("span", { class: "name" }, what));
+}
+
+function reasons(item, names) {
+  const shares = item.because ?? [];
+  if (!shares.length) return null;
+  const shown = shares.slice(0, REASONS).filter((one) => Math.abs(one.share) > 0.0005 * Math.abs(item.score));
+  const rest = item.score - shown.reduce((sum, one) => sum + one.share, 0);
+  const rows = shown.map((one) => reason(one, item.score, names));
+  if (Math.abs(rest) > 0.0005 * Math.abs(item.score)) {
+    rows.push(reason({ item: "rest", share: rest }, item.score, new Map([["rest", "all the rest"]])));
+  }
+  return h("ul", { class: "reasons", "aria-label": `Why ${titleOf(item)}` }, rows);
+}
+
+export function row(item, { names = new Map(), elsewhere = null, acts = [] } = {}) {
+  return h("li", { class: "row" },
+    h("span", { class: "rank" }, String(item.rank)),
+    named(item),
+    h("span", { class: "score", title: "Score" }, number(item.score)),
+    h("div", { class: "more" },
+      elsewhere ? h("span", { class: "both" }, elsewhere) : null,
+      reasons(item, names),
+      acts.length ? h("div", { class: "acts" }, acts.map(([label, about, work]) =>
+        h("button", { type: "button", class: "quiet small", "aria-label": about, onclick: work }, label))) : null));
+}
+
+export const waiting = () => h("div", { "aria-hidden": "true" }, h("div", { class: "list" }, Array.from({ length: 4 }, () => h("div", { class: "ghost" }))));
+
+export const failed = (message, again) =>
+  h("div", { class: "state", role: "alert" }, h("h3", {}, "That did not work"), h("p", {}, message),
+    h("button", { type: "button", onclick: again }, "Try again"));
+
+export function beginning(popular, pick) {
+  const some = popular.map((item) => h("li", {}, h("button", { type: "button", class: "small", onclick: () => pick(item) }, titleOf(item))));
+  return h("div", { class: "state" }, h("h3", {}, "Nothing used yet"),
+    h("p", { class: "note" }, "Search for an item, or begin with one that many used. Every click changes the list."),
+    h("ul", { class: "chips", "aria-label": "Items that many used" }, some));
+}
+
+export const nothing = (title, text) => h("div", { class: "state" }, h("h3", {}, title), h("p", { class: "note" }, text));
+
+const FACTS = [
+  ["Users", (card) => card.users.toLocaleString("en")],
+  ["Items", (card) => card.items.toLocaleString("en")],
+  ["Events", (card) => card.events.toLocaleString("en")],
+  ["Solver", (card) => [card.report.solver, card.report.dtype].filter(Boolean).join(", ")],
+  ["Residual", (card) => card.report.residual == null ? null : number(card.report.residual, 2)],
+  ["Weights off by", (card) => card.report.error == null ? null : `at most about ${number(card.report.error, 1)}`],
+  ["Memory of the weights", (card) => size(card.bytes)],
+  ["Memory of the fit", (card) => card.report.peak_bytes == null ? null : size(card.report.peak_bytes)],
+  ["Pruned", (card) => card.pruning ? Object.entries(card.pruning).map(([name, value]) => `${name} ${value}`).join(", ") : null],
+  ["Events followed", (card) => card.updates ? `${card.updates.applied.toLocaleString("en")} of ${card.updates.stored.toLocaleString("en")}` : null],
+];
+
+function size(bytes) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  const step = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
+  return `${number(bytes / 1000 ** step)} ${units[step]}`;
+}
+
+const plain = (value) => (typeof value === "number" ? number(value, 4) : Array.isArray(value) ? value.map(plain).join(", ") : String(value));
+
+export function about(card) {
+  const lines = [
+    ...Object.entries(card.parameters).map(([name, value]) => [name, plain(value)]),
+    ...FACTS.map(([name, of]) => [name, of(card)]),
+    ...Object.entries(card.metrics ?? {}).map(([name, value]) => [name, plain(value)]),
+  ].filter(([, value]) => value !== null && value !== "");
+  return h("details", {}, h("summary", {}, "About this model"),
+    h("dl", {}, lines.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])));
+}

@@ -1,0 +1,83 @@
+// A field that finds items as one types: a combobox with a list, by mouse or by keyboard.
+import * as api from "./api.js";
+import { $, h, later, named, titleOf } from "./dom.js";
+
+const MOST = 12;
+
+export function search({ model, taken, pick, tell }) {
+  const field = $("query"), list = $("options");
+  let found = [], active = -1, running = null;
+
+  const close = () => {
+    running?.abort();
+    list.hidden = true;
+    active = -1;
+    field.setAttribute("aria-expanded", "false");
+    field.removeAttribute("aria-activedescendant");
+  };
+
+  const mark = (next) => {
+    active = found.length ? (next + found.length) % found.length : -1;
+    [...list.children].forEach((one, at) => one.setAttribute("aria-selected", String(at === active)));
+    if (active < 0) return;
+    field.setAttribute("aria-activedescendant", `option-${active}`);
+    list.children[active].scrollIntoView({ block: "nearest" });
+  };
+
+  const choose = (item) => {
+    field.value = "";
+    close();
+    pick(item);
+    field.focus();
+  };
+
+  const open = (children) => {
+    list.replaceChildren(...children);
+    list.hidden = false;
+    field.setAttribute("aria-expanded", "true");
+  };
+
+  const look = async () => {
+    running?.abort();
+    running = new AbortController();
+    const query = field.value.trim();
+    try {
+      const page = await api.items(model(), query, MOST + taken().size, running.signal);
+      if (document.activeElement !== field) return;
+      found = page.items.filter((item) => !taken().has(item.item)).slice(0, MOST);
+      const options = found.map((item, at) =>
+        h("li", { role: "option", id: `option-${at}`, "aria-selected": "false", onmousedown: (event) => { event.preventDefault(); choose(item); } }, named(item)));
+      const left = page.total - found.length;
+      const note = found.length === 0 ? (query ? `Nothing is called “${query}”.` : "The catalogue is empty.")
+        : left > 0 ? `${left.toLocaleString("en")} more; type on to find them` : null;
+      open(options);
+      if (note) list.append(h("li", { role: "presentation", class: "note" }, note));
+      tell(found.length ? `${found.length} items found` : note);
+      active = -1;
+      if (query && found.length) mark(0);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      found = [];
+      open([h("li", { role: "presentation", class: "wrong" }, error.message)]);
+      tell(error.message);
+    }
+  };
+
+  const soon = later(look, 110);
+  field.addEventListener("input", soon);
+  field.addEventListener("focus", () => { if (list.hidden) look(); });
+  field.addEventListener("blur", close);
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { close(); return; }
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (list.hidden) look();
+      else mark(active + (event.key === "ArrowDown" ? 1 : active < 0 ? 0 : -1));
+    }
+    if (event.key === "Enter" && !list.hidden && active >= 0) {
+      event.preventDefault();
+      choose(found[active]);
+    }
+  });
+  return { close, titleOf };
+}
