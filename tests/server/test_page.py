@@ -152,7 +152,7 @@ def test_a_known_user_and_an_unknown_one(open_page, log):
     page = open_page()
     page.get_by_role("button", name="A known user").click()
     expect(page.get_by_text("No user yet")).to_be_visible()
-    user = list(log.users)[0]
+    user = next(iter(log.users))
     page.get_by_label("The user’s id").fill(str(user))
     page.get_by_role("button", name="Show").click()
     expect(page.locator(".list ol > li")).to_have_count(10)
