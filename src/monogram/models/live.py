@@ -59,5 +59,5 @@ def _under(model: FullRank, other: FullRank) -> Weights:
         dual.scale, dual.own = -theta / (kept.c * kept.penalties), theta + delta
         return dual
     assert isinstance(held, Dense)
-    before = updates._scale(model, kept.c, kept.penalties, d, held.matrix.dtype)
+    before = updates._usable(model, kept.scale)
     return Rescaled(held, np.asarray((-theta / kept.c) / before), delta)
