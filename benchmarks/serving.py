@@ -164,7 +164,7 @@ def main() -> None:
     print(log)
     with tempfile.TemporaryDirectory(dir=os.environ.get("MONOGRAM_SCRATCH")) as folder:
         path = Path(folder) / "model.mono"
-        mg.EDLAE(l2=100, dropout=0.3).fit(log).save(path)
+        mg.EDLAE(l2=100, dropout=0.3).fit(log, solver="primal").save(path)
         report(path, log, given)
 
 
