@@ -3,7 +3,7 @@
 On the full Gowalla log where MONOGRAM_DATA has it, else on a made-up one. Clients and server share this machine: the
 clients are plain sockets in a process of their own, so that they take little of it.
 
-    python benchmarks/serving.py [--items N] [--seconds S] [--soak SECONDS]
+    python benchmarks/serving.py [--items N] [--seconds S] [--soak SECONDS] [--model FILE]
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ async def one_client(port: int, asks: list[bytes], first: int, end: float, took:
         start = time.perf_counter()
         writer.write(asks[at % len(asks)])
         head = await reader.readuntil(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/1.1 200"):
-            raise SystemExit(head.decode())
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        await reader.readexactly(length)
+        content = await reader.readexactly(length)
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(content.decode())
         took.append(time.perf_counter() - start)
         at += 1
     writer.close()
@@ -158,13 +158,17 @@ def main() -> None:
     options.add_argument("--items", type=int, default=4_000, help="of the made-up log")
     options.add_argument("--users", type=int, default=6_000)
     options.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    options.add_argument(
+        "--model", type=Path, help="a file that was fitted on the log before; made anew where it is not"
+    )
     options.add_argument("--soak", type=float, default=0.0, help="seconds under load, memory before and after")
     given = options.parse_args()
     log = real_log() or made_up(given.users, given.items)
     print(log)
     with tempfile.TemporaryDirectory(dir=os.environ.get("MONOGRAM_SCRATCH")) as folder:
-        path = Path(folder) / "model.mono"
-        mg.EDLAE(l2=100, dropout=0.3).fit(log, solver="primal").save(path)
+        path = given.model or Path(folder) / "model.mono"
+        if not path.exists():
+            mg.EDLAE(l2=100, dropout=0.3).fit(log, solver="primal").save(path)
         report(path, log, given)
 
 

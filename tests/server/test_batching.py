@@ -111,7 +111,7 @@ class Turns:
     def __call__(self, jobs):
         self.turns.append([job.number for job in jobs])
         assert self.go.wait(10)
-        return [ValueError("three") if job.number == 3 else job.number * 10 for job in jobs]
+        return lambda: [ValueError("three") if job.number == 3 else job.number * 10 for job in jobs]
 
 
 async def settled(*tasks):
@@ -174,6 +174,48 @@ def test_a_turn_has_a_size_and_who_has_gone_takes_no_part():
         assert await asyncio.gather(first, rest[0], rest[2]) == [10, 20, 50]
 
     assert run(story) == [[1], [2], [5]]
+
+
+def test_answers_are_written_while_the_next_are_ranked():
+    async def story(batcher, load, work):
+        second = threading.Event()
+
+        def slowly(jobs):
+            rest = work(jobs)
+            if len(work.turns) == 2:
+                second.set()
+            return lambda: [second.wait(10), *rest()][1:]
+
+        batcher.work, load.active = slowly, 1
+        first = asyncio.create_task(batcher.ask(Ask(1)))
+        await settled()
+        load.active = 2
+        other = asyncio.create_task(batcher.ask(Ask(2)))
+        await settled()
+        work.go.set()
+        assert await first == 10
+        assert second.is_set(), "the first answer was not written before the second turn had begun"
+        assert await other == 20
+
+    assert run(story) == [[1], [2]]
+
+
+def test_work_that_fails_fails_for_all_of_its_turn_only():
+    async def story(batcher, load, work):
+        def fails(jobs):
+            rest = work(jobs)
+            if 2 in work.turns[-1]:
+                raise MemoryError
+            return rest
+
+        batcher.work, load.active = fails, 1
+        work.go.set()
+        assert await batcher.ask(Ask(1)) == 10
+        with pytest.raises(MemoryError):
+            await batcher.ask(Ask(2))
+        assert await batcher.ask(Ask(4)) == 40
+
+    assert run(story) == [[1], [2], [4]]
 
 
 def test_concurrent_requests_get_the_bytes_of_single_ones(start, shop):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import random
 import shutil
@@ -28,7 +29,10 @@ from .conftest import Server, pairs
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory):
     """A private PostgreSQL server; the URL of its database."""
-    if not all(shutil.which(name) for name in ("initdb", "pg_ctl", "postgres")):
+    debian = sorted(glob.glob("/usr/lib/postgresql/*/bin"))  # where PATH does not lead
+    path = os.pathsep.join([os.environ["PATH"], *debian[::-1]])
+    initdb, pg_ctl = (shutil.which(name, path=path) for name in ("initdb", "pg_ctl"))
+    if initdb is None or pg_ctl is None:
         pytest.skip("PostgreSQL is not installed here")
     pytest.importorskip("psycopg")
     folder = tmp_path_factory.mktemp("postgres")
@@ -48,10 +52,10 @@ def postgres(tmp_path_factory):
             pytest.skip(f"PostgreSQL does not start here: {done.stderr[-300:]}")
 
     data, log = str(folder / "data"), str(folder / "log")
-    run("initdb", "-D", data, "-U", "shop", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
-    run("pg_ctl", "-D", data, "-l", log, "-w", "-o", f"-k {folder} -c listen_addresses=''", "start")
+    run(initdb, "-D", data, "-U", "shop", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
+    run(pg_ctl, "-D", data, "-l", log, "-w", "-o", f"-k {folder} -c listen_addresses=''", "start")
     yield f"postgresql://shop@/postgres?host={quote(str(folder))}"
-    run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+    run(pg_ctl, "-D", data, "-m", "immediate", "-w", "stop")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -101,6 +105,38 @@ def test_all_of_a_transaction_or_nothing(url):
     assert users(store) == []
     assert store.write([[Change("ann", "tea")]]) == [1]
     store.close()
+
+
+def test_a_full_disk_loses_nothing(tmp_path):
+    store = EventStore(str(tmp_path / "events.db"))
+    writer = Writer(store)
+    assert writer.submit([Change("ann", "tea")]).result(10) == 1
+    [(pages,)] = store._writes.run("PRAGMA page_count")
+    store._writes.run(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StorageError, match="full"):
+        writer.submit([Change("bob", "jam" * 1000) for _ in range(50)]).result(10)
+    assert users(store) == [(1, "ann", "tea")]
+    store._writes.run("PRAGMA max_page_count = 1000000")
+    assert writer.submit([Change("eve", "cup")]).result(10) == 2
+    writer.stop()
+    store.close()
+
+
+def test_a_lost_connection_is_an_error_and_made_again(postgres):
+    store, other = EventStore(postgres), connect(postgres)
+    last = store.write([[Change("ann", "tea")]])[0]
+    me = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'shop'"
+    other.run(me)
+    with pytest.raises(StorageError, match="failed"):
+        store.write([[Change("bob", "jam")]])
+    assert store.write([[Change("eve", "cup")]]) == [last + 1]
+    with pytest.raises(StorageError, match="another server"):  # and it is alone again
+        EventStore(postgres)
+    with pytest.raises(StorageError, match="failed"):
+        store.since(last)
+    assert users(store, last) == [(last + 1, "eve", "cup")]
+    store.close()
+    other.close()
 
 
 def test_only_one_server_stores(url):

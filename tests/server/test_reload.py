@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import socket
 import threading
+import time
 
 import httpx
 import pytest
 
 import monogram as mg
+from monogram.server import run
 
 from .conftest import USERS, pairs
 
@@ -133,27 +137,58 @@ def test_items_are_read_again(start, folder, shop):
     assert server.client.get("/v1/items?query=second").json()["total"] == 1
 
 
+def half_asked(server) -> tuple[socket.socket, bytes]:
+    """A connection on which the server has begun to read a request; and the rest of it."""
+    body = json.dumps({"users": USERS[:3], "k": 3}).encode()
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    head = "POST /v1/recommend HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body[:10])
+    assert server.client.get("/healthz").status_code == 200  # it has looked at all that came before
+    return connection, body[10:]
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_the_end_finishes_what_was_begun(start, folder):
     server = start(folder / "shop.mono")
-    with Crowd(server, 2) as crowd:
-        while not crowd.found:
-            pass
-        answers: list = []
-
-        def ask() -> None:
-            with httpx.Client(base_url=server.url, timeout=30) as client:
-                body = {"histories": [["tea", "jam"]] * 1000, "k": 10, "explain": 1}
-                answers.append(client.post("/v1/recommend", json=body).status_code)
-
-        last = threading.Thread(target=ask)
-        last.start()
-        last.join(0.02)
-        crowd.end.set()
+    connection, rest = half_asked(server)
+    with connection:
         server.send(signal.SIGTERM)
-        last.join()
+        while listens(server.port):
+            time.sleep(0.01)
+        connection.sendall(rest)
+        found = b""
+        while more := connection.recv(65536):
+            found += more
+    assert found.startswith(b"HTTP/1.1 200 ")
+    assert len(json.loads(found.partition(b"\r\n\r\n")[2])["results"]) == 3
     assert server.process.wait(20) == 0
-    assert answers == [200]
     assert server.said("stopped")
+
+
+def test_the_end_does_not_wait_for_ever(start, folder):
+    server = start(folder / "shop.mono", "--grace", 1, "--read-timeout", 500)
+    connection, _ = half_asked(server)
+    with connection:
+        server.send(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+
+
+def test_a_hangup_during_the_start_ends_nobody(folder, start):
+    server = start(folder / "shop.mono", "--workers", 2)
+    server.said("ready", 2)
+    gone = next(line["pid"] for line in server.lines if line["message"] == "ready")
+    time.sleep(run.FAST)  # one that ends sooner ends the server
+    os.kill(gone, signal.SIGKILL)
+    while len([line for line in server.lines if line["message"] == "ready"]) < 3:
+        server.send(signal.SIGHUP)
+        time.sleep(0.02)
+    assert server.client.get("/readyz").status_code == 200
+    assert server.stop() == 0
+    assert len([line for line in server.lines if line["message"] == "stopped"]) == 2
 
 
 def test_workers_share_a_socket_and_reload_together(start, folder):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 
 import pytest
 
 from monogram.server import settings as settings_
+from monogram.server.batching import Load
+from monogram.server.gate import AT_ONCE, Gate
+from monogram.server.metrics import Metrics
 from monogram.server.security import Door, Refused
 from monogram.server.settings import Settings, digest, is_loopback, named, read_key
 
@@ -121,6 +125,34 @@ def test_slow_requests_are_ended(server):
     assert found.startswith(b"HTTP/1.1 408 "), "the body does not end"
     assert json.loads(found.partition(b"\r\n\r\n")[2])["error"]["kind"] == "too_slow"
     assert server.client.get("/healthz").status_code == 200
+
+
+def test_an_answer_that_takes_too_long_is_504(start, shop):
+    hasty = start(shop / "shop.mono", "--timeout", 1e-5)
+    answer = hasty.post("/v1/recommend", {"users": ["ann"]})
+    assert (answer.status_code, kind(answer)) == (504, "timeout")
+    assert "1e-05 s" in answer.json()["error"]["message"]
+
+
+def test_more_requests_than_can_be_held_are_503():
+    async def never(*_) -> None:
+        raise AssertionError("refused before it is called")
+
+    async def ask() -> list[dict]:
+        load, sent = Load(), []
+        load.active = AT_ONCE
+
+        async def send(message: dict) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/v1/models", "raw_path": b"", "query_string": b""}
+        await Gate(never, Settings(ONE), Metrics(), load)({**scope, "headers": []}, never, send)
+        assert load.active == AT_ONCE
+        return sent
+
+    head, body = asyncio.run(ask())
+    assert head["status"] == 503
+    assert json.loads(body["body"])["error"]["kind"] == "overloaded"
 
 
 def test_half_closed_requests(server):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,23 +97,32 @@ class Lists:
         ]
 
 
-def answer_all(entry: Entry, jobs: Sequence[Lists], threads: int) -> list[Any]:
-    """The bodies for several requests to one model, by as few kernel calls as may be; an exception where one failed."""
-    out: list[Any] = [None] * len(jobs)
-    ready: list[tuple[int, Question]] = []
-    for number, job in enumerate(jobs):
-        try:
-            ready.append((number, job.question()))
-        except Exception as error:
-            out[number] = error
-    found, calls = questions.rank([question for _, question in ready], entry.model.log_, threads)
+def rank_all(entry: Entry, jobs: Sequence[Lists], threads: int) -> Callable[[], list[Any]]:
+    """Rank several requests to one model, by as few kernel calls as may be.
+
+    What it gives writes their bodies; an exception where one failed.
+    """
+    asked = [_tried(job.question) for job in jobs]
+    ready = [one for one in asked if isinstance(one, Question)]
+    found, calls = questions.rank(ready, entry.model.log_, threads)
     entry.note(calls)
-    for (number, question), best in zip(ready, found, strict=True):
-        try:
-            out[number] = jobs[number].answer(question, best)
-        except Exception as error:
-            out[number] = error
-    return out
+
+    def rest() -> list[Any]:
+        best = iter(found)
+        return [
+            _tried(partial(job.answer, one, next(best))) if isinstance(one, Question) else one
+            for job, one in zip(jobs, asked, strict=True)
+        ]
+
+    return rest
+
+
+def _tried(function: Callable[[], Any]) -> Any:
+    """What a function gives, or the exception it raised: the others of a turn are to have their answers."""
+    try:
+        return function()
+    except Exception as error:
+        return error
 
 
 def score(entry: Entry, asked: schemas.Score, threads: int) -> bytes:

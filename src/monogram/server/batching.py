@@ -26,18 +26,21 @@ class Load:
         self.active = self.held = 0
 
 
-Work = Callable[[Sequence[Any]], list[Any]]
+Rest = Callable[[], list[Any]]
+Work = Callable[[Sequence[Any]], Rest]
 
 
 class Batcher:
     """Gathers jobs for a function that answers several at once.
 
     A job that comes alone, while no other request is under way, starts at once. Else the first one waits for up to
-    `gather` seconds for others. While a turn runs, what comes waits for the next.
+    `gather` seconds for others. While a turn runs, what comes waits for the next, which begins as soon as that one is
+    ranked: its answers are written meanwhile.
 
     Parameters
     ----------
-    work : from jobs to their answers, in order; an answer that is an exception is raised where it was asked for
+    work : ranks jobs; gives what writes their answers, in order. An answer that is an exception is raised where it was
+        asked for
     pool : where it runs
     load : the server's
     gather : seconds
@@ -83,21 +86,35 @@ class Batcher:
         if not taken:
             return
         self.busy = True
-        turn = loop.run_in_executor(self.pool, self.work, [job for job, _ in taken])
-        turn.add_done_callback(lambda done: self._finish(loop, [future for _, future in taken], done))
+        futures = [future for _, future in taken]
+        turn = loop.run_in_executor(self.pool, self._turn, [job for job, _ in taken])
+        turn.add_done_callback(lambda done: self._ranked(loop, futures, done))
 
-    def _finish(
-        self, loop: asyncio.AbstractEventLoop, futures: list[asyncio.Future[Any]], done: asyncio.Future[list[Any]]
+    def _turn(self, jobs: list[Job]) -> list[Any] | Rest:
+        """Rank; and write the answers here, unless others wait to be ranked."""
+        rest = self.work(jobs)
+        return rest if self.waiting else rest()
+
+    def _ranked(
+        self, loop: asyncio.AbstractEventLoop, futures: list[asyncio.Future[Any]], done: asyncio.Future[Any]
     ) -> None:
         self.busy = False
-        error = done.exception()
-        answers = [error] * len(futures) if error is not None else done.result()
-        for future, answer in zip(futures, answers, strict=True):
-            if future.done():
-                continue
-            if isinstance(answer, BaseException):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
         if self.waiting:
             self._start(loop)
+        if done.exception() is None and callable(done.result()):
+            done = loop.run_in_executor(self.pool, done.result())
+            done.add_done_callback(lambda done: _deliver(futures, done))
+        else:
+            _deliver(futures, done)
+
+
+def _deliver(futures: list[asyncio.Future[Any]], done: asyncio.Future[list[Any]]) -> None:
+    error = done.exception()
+    answers = [error] * len(futures) if error is not None else done.result()
+    for future, answer in zip(futures, answers, strict=True):
+        if future.done():
+            continue
+        if isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

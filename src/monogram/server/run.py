@@ -66,6 +66,7 @@ def work(settings: Settings, listening: socket.socket, parent: int | None = None
     from monogram.server import logs
     from monogram.server.app import application, prepare
 
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # one that comes too soon waits: see _begin
     logs.begin()
     state = prepare(settings)
     host, port = listening.getsockname()[:2]
@@ -129,6 +130,7 @@ def _begin(state: Any, server: Any, parent: int | None) -> None:
     for one in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(one, stop)
     loop.add_signal_handler(signal.SIGHUP, lambda: start(reload()))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     if state.shelf.settings.watch:
         start(watch())
     if parent is not None:
@@ -164,7 +166,9 @@ class Workers:
 
     def _start(self) -> Any:
         process = self.context.Process(target=work, args=(self.settings, self.listening, os.getpid()))
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # a worker that starts inherits this
         process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return process
 
     def _mend(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
 import time
@@ -14,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec import UNSET
 
 from monogram import store
@@ -21,7 +21,7 @@ from monogram.engine import parallel
 from monogram.errors import DataError, ModelFileError, MonogramError, UnknownIdError, one_of
 from monogram.models import files, live
 from monogram.models.base import Recommender
-from monogram.server import answers, catalogue, logs, schemas
+from monogram.server import answers, catalogue, logs, questions, schemas
 from monogram.server.batching import Batcher, Load
 from monogram.server.catalogue import Catalogue, Table
 from monogram.server.metrics import Metrics
@@ -40,7 +40,7 @@ class Entry:
         self.catalogue = Catalogue(model.log_, shelf.table)
         self.kernel = shelf.metrics.kernel.labels(name)
         self.batches = shelf.metrics.batches.labels(name)
-        work = partial(answers.answer_all, self, threads=shelf.threads)
+        work = partial(answers.rank_all, self, threads=shelf.threads)
         self.batcher = Batcher(work, shelf.pool, shelf.load, shelf.settings.gather)
         self._heads: dict[tuple[Any, ...], Weights] = {}
 
@@ -65,9 +65,10 @@ class Entry:
 
     def probe(self) -> None:
         """Have it answer a history, or raise."""
-        item = self.model.log_.items[0]
-        found = self.model.recommend(histories=[[item]], k=1)
-        if not all(math.isfinite(row["score"]) for row in found):
+        log = self.model.log_
+        asked = questions.of_histories([[log.items[0]]], log)
+        [best], _ = questions.rank([questions.Question(asked, self.model.weights_, k=1)], log, threads=1)
+        if not np.isfinite(best.scores[0, : best.counts[0]]).all():
             raise ModelFileError(f"the model {self.name!r} answered a probe with a score that is no number")
 
     def card(self, updates: schemas.Updates | None) -> schemas.Card:
