@@ -153,6 +153,15 @@ def measured(server: Server, asks: list[bytes], connections: int, seconds: float
     }
 
 
+def soak(server: Server, asks: list[bytes], seconds: float, parts: int = 10) -> None:
+    """Memory under full load, now and after each part; anonymous is what the process has for itself."""
+    for part in range(parts + 1):
+        if part:
+            measured(server, asks, 64, seconds / parts)
+        rss, own = (server.memory(what) for what in ("Rss", "Anonymous"))
+        print(f"soak, {seconds / parts * part:3.0f} s: RSS {rss:,.0f} MB, anonymous {own:,.1f} MB", flush=True)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--items", type=int, default=4_000, help="of the made-up log")
@@ -185,9 +194,7 @@ def report(path: Path, log: mg.Interactions, given: argparse.Namespace) -> None:
         print("(outside the kernel: target below 30 % at 64 connections; the kernel runs in one call at a time)")
         one = server.memory("Pss")
         if given.soak:
-            before = server.memory("Rss")
-            measured(server, single, 16, given.soak)
-            print(f"soak of {given.soak:g} s: RSS {before:,.0f} MB before, {server.memory('Rss'):,.0f} MB after")
+            soak(server, [*single, *many[:5]], given.soak)
     finally:
         server.stop()
     pair = Server(path, workers=2)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monogram.data import vocabulary
+from monogram.data.hashed import Hashed
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, ParameterError
 
@@ -48,11 +49,19 @@ def test_ids_come_back_as_they_were(ids, kind):
     assert known.nbytes > 0
 
 
-@pytest.mark.parametrize(("ids", "kind"), KINDS)
-@pytest.mark.parametrize("small", [True, False])
-def test_strangers_are_unknown(ids, kind, small, monkeypatch):
-    if not small:
+@pytest.fixture(params=["by a dictionary", "all at once", "by hashes"])
+def way(request, monkeypatch):
+    """The ways to look ids up, which differ by how many there are."""
+    if request.param != "by a dictionary":
         monkeypatch.setattr(vocabulary, "_SMALL", 0)
+    if request.param == "by hashes":
+        monkeypatch.setattr(vocabulary, "_FEW", 0)
+        monkeypatch.setattr(vocabulary, "_SOON", 0)
+
+
+@pytest.mark.parametrize(("ids", "kind"), KINDS)
+@pytest.mark.usefixtures("way")
+def test_strangers_are_unknown(ids, kind):
     known = Vocabulary(ids)
     assert known.index(STRANGERS).tolist() == [-1] * len(STRANGERS)
     assert known.index([*STRANGERS, ids[1]]).tolist()[-1] == 1
@@ -60,10 +69,8 @@ def test_strangers_are_unknown(ids, kind, small, monkeypatch):
     assert known.index([]).dtype == np.int64
 
 
-@pytest.mark.parametrize("small", [True, False])
-def test_spelling_of_a_query(small, monkeypatch):
-    if not small:
-        monkeypatch.setattr(vocabulary, "_SMALL", 0)
+@pytest.mark.usefixtures("way")
+def test_spelling_of_a_query():
     numbers = Vocabulary([42, 7])
     assert numbers.index(["42", "042", "+42", " 42", "4_2", np.int8(7), np.str_("7"), "٤٢"]).tolist() == [
         0, -1, -1, -1, -1, 1, 1, -1,
@@ -71,6 +78,28 @@ def test_spelling_of_a_query(small, monkeypatch):
     assert Vocabulary(["42", "x"]).index([42, np.int64(42), True, "x", 42.0]).tolist() == [0, 0, -1, 1, -1]
     written = [str(UUIDS[0]), str(UUIDS[0]).upper(), UUIDS[0].hex, "z" * 36]
     assert Vocabulary(UUIDS).index(written).tolist() == [0, 0, -1, -1]
+
+
+@given(some_ids, some_ids)
+def test_hashes_find_what_a_dictionary_finds(ids, others):
+    known = Vocabulary(ids)
+    keys = [one.bytes if isinstance(one, uuid.UUID) else one for one in [*ids, *others]]
+    assert Hashed(known._array).index(keys).tolist() == known.index([*ids, *others]).tolist()
+
+
+def test_ids_of_one_hash_are_told_apart():
+    turn = 2**61 - 1  # hash(n) of an integer is n modulo this
+    ids = [5, 5 + turn, 5 + 2 * turn]
+    assert len({hash(one) for one in ids}) == 1
+    assert Hashed(Vocabulary(ids)._array).index([ids[2], 5, ids[1], 5 - turn]).tolist() == [2, 0, 1, -1]
+
+
+def test_few_questions_to_many_ids_are_prepared_for_when_they_go_on(monkeypatch):
+    monkeypatch.setattr(vocabulary, "_SMALL", 0)
+    known = Vocabulary.range(1000)
+    found = [(known.index([7, -7]).tolist(), known._hashed is None) for _ in range(4)]
+    assert found == [([7, -1], True), ([7, -1], True), ([7, -1], False), ([7, -1], False)]
+    assert known.index(list(range(500))).tolist() == list(range(500))
 
 
 def test_index_takes_arrays_and_vocabularies():

@@ -12,12 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from monogram.data.hashed import Hashed
 from monogram.errors import DataError, ParameterError
 
 Id: TypeAlias = str | int | UUID
 Kind: TypeAlias = Literal["string", "integer", "uuid"]
 
 _SMALL = 1_000_000  # up to here a Python dict is affordable and answers single questions fastest
+_FEW = 100  # so many times fewer questions than ids are looked up one by one
+_SOON = 2  # such questions before it pays to prepare for more
 _STRING_LIMIT = 2**31 - 1  # bytes of text that 32-bit offsets can address
 _INT64_MAX = 2**63 - 1
 _SLAB = 65_536
@@ -46,8 +49,10 @@ class Vocabulary:
     'ann'
     """
 
-    __slots__ = ("_array", "_kind", "_lookup")
+    __slots__ = ("_array", "_asked", "_hashed", "_kind", "_lookup")
     _array: Any
+    _asked: int
+    _hashed: Hashed | None
     _kind: Kind
     _lookup: dict[Any, int] | None
 
@@ -86,6 +91,7 @@ class Vocabulary:
 
     def _hold(self, array: Any) -> None:
         self._array, self._kind, self._lookup = array, kind_of(array.type), None
+        self._hashed, self._asked = None, 0
 
     @property
     def kind(self) -> Kind:
@@ -124,6 +130,10 @@ class Vocabulary:
         if len(self) <= _SMALL:
             lookup = self._dictionary()
             return np.fromiter((lookup.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
+        if _FEW * len(keys) < len(self):
+            self._asked += 1
+            if self._asked > _SOON:
+                return self._hashes().index(keys)
         return _positions(_query(keys, self._array.type), self._array)
 
     def to_bytes(self) -> bytes:
@@ -174,6 +184,11 @@ class Vocabulary:
         if self._lookup is None:
             self._lookup = {key: index for index, key in enumerate(self._array.to_pylist())}
         return self._lookup
+
+    def _hashes(self) -> Hashed:
+        if self._hashed is None:
+            self._hashed = Hashed(self._array)
+        return self._hashed
 
     def __len__(self) -> int:
         return len(self._array)
