@@ -71,7 +71,8 @@ def work(settings: Settings, listening: socket.socket, parent: int | None = None
     state = prepare(settings)
     host, port = listening.getsockname()[:2]
     server = _server(application(state, lambda state: _begin(state, server, parent)), settings)
-    logs.tell("serving", host=host, port=port, models=list(settings.models), pid=os.getpid())
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    logs.tell("serving", url=url, host=host, port=port, models=list(settings.models), pid=os.getpid())
     server.run(sockets=[listening])
     logs.tell("stopped", pid=os.getpid())
 
