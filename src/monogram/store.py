@@ -18,7 +18,7 @@ import math
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -99,7 +99,14 @@ class _Refused(Exception):
     """Why a file cannot be read; `_opened` adds which file."""
 
 
-def save(path: str | os.PathLike[str], header: Mapping[str, JSON], tensors: Mapping[str, Array]) -> None:
+def save(
+    path: str | os.PathLike[str],
+    header: Mapping[str, JSON],
+    tensors: Mapping[str, Array],
+    *,
+    mark: str = "",
+    check: Callable[[], None] | None = None,
+) -> None:
     """Write one model file, whole or not at all.
 
     The file is written under a temporary name beside `path`, flushed to the disk, and then renamed: a reader
@@ -113,6 +120,10 @@ def save(path: str | os.PathLike[str], header: Mapping[str, JSON], tensors: Mapp
         Anything JSON holds exactly: string keys, finite numbers, lists rather than tuples.
     tensors : mapping of str to ndarray
         C-contiguous arrays of float, int, uint or bool type. Others are copied when they are small.
+    mark : str
+        Part of the temporary name, by which `leftovers` finds what a killed process left behind.
+    check : callable
+        Called when all is written and nothing replaced yet; what it raises leaves the former file.
 
     Raises
     ------
@@ -125,7 +136,14 @@ def save(path: str | os.PathLike[str], header: Mapping[str, JSON], tensors: Mapp
     plain = _plain(header)
     with _storage_errors(path):
         target = _target(path)
-        _write(target, arrays, _document(plain, arrays))
+        _write(target, arrays, _document(plain, arrays), mark, check)
+
+
+def leftovers(path: str | os.PathLike[str], mark: str) -> list[Path]:
+    """What a `save` with this mark leaves beside a file when its process is killed."""
+    target = Path(os.path.realpath(path))
+    begin = _temporary(target, mark).name[: -len("00000000.tmp")]
+    return [one for one in target.parent.iterdir() if one.name.startswith(begin) and one.name.endswith(".tmp")]
 
 
 def load(path: str | os.PathLike[str], *, verify: bool = True) -> Stored:
@@ -258,14 +276,20 @@ def _target(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _write(target: Path, arrays: dict[str, Array], document: str) -> None:
-    temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.tmp")
+def _temporary(target: Path, mark: str) -> Path:
+    return target.with_name(f".{target.name[:50]}.{mark}{secrets.token_hex(4)}.tmp")
+
+
+def _write(target: Path, arrays: dict[str, Array], document: str, mark: str, check: Callable[[], None] | None) -> None:
+    temporary = _temporary(target, mark)
     try:
         mode = _reserve(temporary)
         save_file(arrays, temporary, metadata={_KEY: document})
         temporary.chmod(mode)  # safetensors makes its files private
         with temporary.open("r+b") as file:
             os.fsync(file.fileno())
+        if check is not None:
+            check()
         temporary.replace(target)
     except BaseException:
         with suppress(OSError):

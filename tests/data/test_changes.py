@@ -44,6 +44,21 @@ def test_who_is_left_out_was_never_there(rows, seed):
     assert found.items == log.items
 
 
+@given(first=events, second=events, seed=st.integers(0, 100), share=st.sampled_from([0.0, 0.5, 1.0]))
+def test_some_go_and_others_come_in_one_change(first, second, seed, share):
+    log, more = mg.read(first, merge="sum"), mg.read(second)
+    log = changes.with_items(log, [item for item in more.items if item not in log.items])
+    gone = np.flatnonzero(np.random.default_rng(seed).random(log.n_users) < share)
+    names = {log.users[int(row)] for row in gone}
+    found = changes.exchanged(log, gone, more)
+    left = [row for row in first if row[0] not in names]
+    assert histories(found.log) == histories(mg.read(left + second, merge="sum"))
+    assert list(found.log.users)[-found.come :] == list(more.users)
+    assert {log.users[int(row)] for row in found.gone} == names | (set(log.users) & set(more.users))
+    stay = [user for user in log.users if user not in names and user not in more.users]
+    assert list(found.log.users)[: -found.come] == stay
+
+
 def test_times_follow_and_the_first_stays():
     times = {"user": ["a", "a", "b"], "item": ["x", "y", "x"], "t": [5, 6, 7]}
     pa = pytest.importorskip("pyarrow")
@@ -54,6 +69,7 @@ def test_times_follow_and_the_first_stays():
     assert found.times.tolist() == [7, 1, 6, 9]
     assert changes.without_users(found, np.array([1])).log.times.tolist() == [7, 9]
     assert changes.with_users(log, mg.read([("a", "y")])).log.times is None
+    assert changes.exchanged(log, np.array([0]), more).log.times.tolist() == [7, 1, 9]
 
 
 def test_a_vocabulary_grows_by_its_own_kind():

@@ -137,6 +137,19 @@ def test_items_are_read_again(start, folder, shop):
     assert server.client.get("/v1/items?query=second").json()["total"] == 1
 
 
+def test_a_bad_file_is_told_each_time_it_is_asked_for(start, folder):
+    server = start(folder / "shop.mono")
+    good = (folder / "shop.mono").read_bytes()
+    (folder / "next").write_bytes(good[: len(good) // 2])
+    (folder / "next").replace(folder / "shop.mono")
+    assert [server.client.post("/admin/reload").status_code for _ in range(2)] == [422, 422]
+    (folder / "next").write_bytes(good)
+    (folder / "next").replace(folder / "shop.mono")
+    assert [server.client.post("/admin/reload").json()["models"][0]["status"] for _ in range(2)] == [
+        "reloaded", "unchanged",
+    ]  # fmt: skip
+
+
 def half_asked(server) -> tuple[socket.socket, bytes]:
     """A connection on which the server has begun to read a request; and the rest of it."""
     body = json.dumps({"users": USERS[:3], "k": 3}).encode()

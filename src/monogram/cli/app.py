@@ -29,7 +29,7 @@ COMMANDS = {
     "explain": "Why an item is recommended.",
     "evaluate": "Measure models on a log, with intervals.",
     "tune": "Find the best setting for a log, within a budget.",
-    "serve": "Models over HTTP, with a web page.",
+    "serve": "Serve models over HTTP, with a web page.",
     "plan": "What a fit would cost, before it costs anything.",
     "inspect": "What is in a model file, without loading it.",
     "reproduce": "The papers' tables: their numbers beside ours.",

@@ -45,6 +45,29 @@ def without_users(log: Interactions, gone: Indices) -> Changed:
     return Changed(replace(log, matrix=matrix, users=log.users.part(stay), times=times), gone, 0)
 
 
+def exchanged(log: Interactions, gone: Indices, more: Interactions) -> Changed:
+    """First some rows go, then another log comes, as one change: nobody need be left between the two."""
+    if not len(gone):
+        return with_users(log, more)
+    then = with_users(_emptied(log, gone), more)  # who goes and comes again is among those who came
+    stay = np.setdiff1d(np.arange(log.n_users), then.gone)
+    left = np.flatnonzero(np.isin(stay, gone))
+    last = without_users(then.log, left).log if len(left) else then.log
+    return Changed(last, np.union1d(gone, then.gone), then.come)
+
+
+def _emptied(log: Interactions, rows: Indices) -> Interactions:
+    """The log with some rows that have no events."""
+    matrix = log.matrix
+    keep = ~np.isin(rows_of(matrix), rows)
+    counts = np.diff(matrix.indptr)
+    counts[rows] = 0
+    pointers = np.concatenate([[0], np.cumsum(counts)]).astype(matrix.indptr.dtype)
+    arrays = (matrix.data[keep], matrix.indices[keep], pointers)
+    times = None if log.times is None else log.times[keep]
+    return replace(log, matrix=sp.csr_array(arrays, shape=matrix.shape), times=times)
+
+
 def with_users(log: Interactions, more: Interactions) -> Changed:
     """Both logs in one; the items used in the second must be known to the first (see `with_items`).
 

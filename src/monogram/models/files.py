@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +28,18 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20  # values looked at in one step
 
 
-def save(model: Recommender, path: str | Path, *, extra: dict[str, Any] | None = None) -> None:
-    """Write a fitted model; `extra` stands in the header beside it, under names that are not the model's own."""
+def save(
+    model: Recommender,
+    path: str | Path,
+    *,
+    extra: dict[str, Any] | None = None,
+    mark: str = "",
+    check: Callable[[], None] | None = None,
+) -> None:
+    """Write a fitted model; `extra` stands in the header beside it, under names that are not the model's own.
+
+    For `mark` and `check` see `store.save`.
+    """
     log, weights = model._learned()
     header: dict[str, Any] = {
         "model": model.name,
@@ -43,7 +53,7 @@ def save(model: Recommender, path: str | Path, *, extra: dict[str, Any] | None =
     described, held = log_tensors(log)
     own = {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
     with _not_lost(weights):
-        store.save(path, header | described, own | held | _kept_tensors(model._kept))
+        store.save(path, header | described, own | held | _kept_tensors(model._kept), mark=mark, check=check)
 
 
 @contextmanager
@@ -104,9 +114,16 @@ def load(path: str | Path, *, verify: bool = True, models: Iterable[type[Recomme
         trusts the large arrays
     models : classes of your own, beside the registry's, that the file may hold
     """
+    return read(path, verify, models)[0]
+
+
+def read(
+    path: str | Path, verify: bool, models: Iterable[type[Recommender]] = ()
+) -> tuple[Recommender, dict[str, Any]]:
+    """What `load` gives, and the header of the same file."""
     stored = store.load(path, verify=verify)
     try:
-        return _model(stored.header, stored.tensors, models, verify)
+        return _model(stored.header, stored.tensors, models, verify), stored.header
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:

@@ -63,29 +63,43 @@ def add_users(model: Model, log: Any, new_items: bool, how: How) -> Model:
     """See `FullRank.add_users`."""
     check(model)
     more = as_interactions(log)
+    return _change(model, changes.with_users(_catalogue(model.log_, more, new_items), more), how)
+
+
+def _catalogue(log: Interactions, more: Interactions, new_items: bool) -> Interactions:
+    """The log over a catalogue that has the items of another one."""
     used = more.items.ids(np.unique(more.matrix.indices))
-    known = model.log_.items.index(used)
-    unknown = [one for one, place in zip(used, known, strict=True) if place < 0]
+    unknown = [one for one, place in zip(used, log.items.index(used), strict=True) if place < 0]
     if unknown and not new_items:
         raise UnknownIdError(
             f"the log has {len(unknown):,} items this model does not know: {_few(unknown)}; "
             "add them with add_items, or in one step with new_items=True"
         )
-    base = changes.with_items(model.log_, unknown) if unknown else model.log_
-    return _change(model, changes.with_users(base, more), how)
+    return changes.with_items(log, unknown) if unknown else log
 
 
 def forget_users(model: Model, ids: Any, how: How) -> Model:
     """See `FullRank.forget_users`."""
     check(model)
+    rows = _known(model, ids)
+    return _change(model, changes.without_users(model.log_, rows), how) if len(rows) else model
+
+
+def exchange_users(model: Model, ids: Any, log: Any, how: How) -> Model:
+    """Forget users, then learn from more events, new items too, as one change; a forgotten user may come again."""
+    check(model)
+    more = as_interactions(log)
+    return _change(model, changes.exchanged(_catalogue(model.log_, more, True), _known(model, ids), more), how)
+
+
+def _known(model: FullRank, ids: Any) -> Indices:
+    """Rows of users to forget."""
     asked = ranking.id_list(ids, "the list of users")
     rows = model.log_.users.index(asked)
     unknown = [one for one, row in zip(asked, rows, strict=True) if row < 0]
     if unknown:
         raise UnknownIdError(f"{len(unknown):,} of the users to forget are not in this model's log: {_few(unknown)}")
-    if not asked:
-        return model
-    return _change(model, changes.without_users(model.log_, np.unique(rows)), how)
+    return np.unique(rows)
 
 
 def add_items(model: Model, ids: Any, how: How) -> Model:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from monogram.server.database import Database, Row, connect
 
 TOGETHER = 100  # requests in one transaction, at most
+ALL = 2**62  # changes: no limit
 TABLES = (
     "CREATE TABLE IF NOT EXISTS monogram_store (id TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS monogram_events (seq BIGINT PRIMARY KEY, user_id TEXT NOT NULL, item TEXT, "

@@ -8,31 +8,47 @@ it are added from there. A file that was not written here has no number, or one 
 is new to it.
 
 Each change is made to a copy: the arrays that are served are read-only, so the library makes new ones. The file is
-written after each change that forgets someone, else every `snapshot` seconds.
+written after each change that forgets someone, else every `snapshot` seconds. Where changes cannot be carried out, the
+wishes to be forgotten among them still are; the server goes on, says so (`updates.error`), and tries again.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import scipy.sparse as sp
 
+from monogram import store as store_
 from monogram.data.interactions import Interactions
-from monogram.errors import ModelFileError, MonogramError
+from monogram.errors import ModelFileError, MonogramError, StorageError
 from monogram.models import files, updates
 from monogram.models.full_rank import FullRank
 from monogram.server import logs, schemas
-from monogram.server.events import Change, EventStore
+from monogram.server.admission import Admission, Ticket
+from monogram.server.events import ALL, Change, EventStore
 from monogram.server.shelf import Shelf, stamp
 from monogram.weights import Dense
 
 if TYPE_CHECKING:
     from monogram.models.base import Recommender
 
-AGAIN = 5.0  # seconds after a failure
+AGAIN, LONGEST = 5.0, 60.0  # seconds after a failure, twice as many after each further one
+MARK = "serve-"  # in the names of files half written: one that is found is of a server that was killed
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """A model that followed: up to which number, whether someone was forgotten; and what stopped it, if anything."""
+
+    model: Recommender
+    at: int
+    forgot: bool = False
+    error: MonogramError | None = None
+    kept: bool = False  # someone who was to be forgotten is still in it
 
 
 class Follower:
@@ -41,21 +57,25 @@ class Follower:
     def __init__(self, shelf: Shelf, store: EventStore) -> None:
         self.shelf, self.store, self.settings = shelf, store, shelf.settings
         [(self.name, self.path)] = self.settings.models.items()
+        self.admission = Admission()
         self.applied = self.saved = 0
         self.error: str | None = None
-        self._lock = threading.Lock()
+        self._owed = False  # the file holds someone who was forgotten
         self._news, self._stop = threading.Event(), threading.Event()
-        self._saved_at = time.monotonic()
+        self._saved_at, self._pause = time.monotonic(), AGAIN
         self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
 
     def begin(self) -> None:
         """Bring the model of the shelf up to date, and go on from there."""
         entry = self.shelf.get(self.name)
-        updates.check(entry.model)
-        with self._lock:
+        with self.shelf.lock:
             self._adopt(entry.model, entry.header)
         self.shelf.own[self.name] = self._reload
         self._thread.start()
+
+    def admit(self, changes: Sequence[Change]) -> Ticket:
+        """See `Admission.admit`."""
+        return self.admission.admit(changes, self.shelf.get(self.name).model, self.applied)
 
     def notify(self) -> None:
         """Tell that there are new events."""
@@ -73,30 +93,49 @@ class Follower:
         return schemas.Updates(self.store.last, self.applied, self.saved, self.error)
 
     def _reload(self) -> str:
-        with self._lock:
-            self._adopt(*self.shelf.read(self.path))
+        self._adopt(*self.shelf.read(self.path))
         return "reloaded"
 
     def _adopt(self, model: Recommender, header: dict[str, Any]) -> None:
-        """Serve a model that was read from the file, with all events it lacks."""
+        """Serve a model that was read from the file, with the events it lacks, but nobody who was to be forgotten."""
         updates.check(model)
         mark = header.get("applied")
         known = isinstance(mark, dict) and mark.get("events") == self.store.id
         at = int(mark["seq"]) if known and mark is not None else 0
-        model, now, forgot = self._advanced(model, at)
-        self.shelf.put(self.name, model, header)
-        self.applied, self.saved = now, at
-        self.shelf.metrics.applied.set(now)
-        if forgot:
-            self._save()
+        found = self._advanced(model, at)
+        if found.error is not None and found.kept:
+            raise found.error
+        self.saved, self._owed, self.error = at, False, None
+        self._serve(found, header)
+        try:
+            self._sweep()
+            self._write()
+            if found.error is not None:
+                raise found.error
+        except MonogramError as error:
+            self._failed(error)
+            self._news.set()
 
-    def _advanced(self, model: Recommender, at: int) -> tuple[Recommender, int, bool]:
-        """The model with every event after a number; the last number, and whether someone was forgotten."""
+    def _advanced(self, model: Recommender, at: int) -> Advanced:
+        """The model with every change after a number, as far as they can be made; with every wish, if that can be."""
         forgot = False
-        while changes := self.store.since(at):
-            model, gone = changed(model, changes, self.shelf.threads)
-            at, forgot = changes[-1].seq, forgot or gone
-        return model, at, forgot
+        try:
+            while changes := self.store.since(at):
+                model, gone = changed(model, changes, self.shelf.threads)
+                at, forgot = changes[-1].seq, forgot or gone
+        except MonogramError as error:
+            wishes = [one for one in self.store.since(at, ALL) if one.item is None]
+            try:
+                model, gone = changed(model, wishes, self.shelf.threads)
+            except MonogramError:
+                return Advanced(model, at, forgot, error, kept=True)
+            return Advanced(model, at, forgot or gone, error)
+        return Advanced(model, at, forgot)
+
+    def _serve(self, found: Advanced, header: dict[str, Any]) -> None:
+        self.shelf.put(self.name, found.model, header)
+        self.applied, self._owed = found.at, self._owed or found.forgot
+        self.shelf.metrics.applied.set(found.at)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -109,44 +148,60 @@ class Follower:
 
     def _step(self) -> None:
         try:
-            with self._lock:
+            with self.shelf.lock:
                 self._follow()
-            self.error = None
+            self.error, self._pause = None, AGAIN
         except Exception as error:
-            told = isinstance(error, MonogramError)
-            self.error = str(error) if told else f"it does not work ({type(error).__name__})"
-            logs.LOG.error("refresh failed: the model stays as it was", exc_info=error)
-            self._stop.wait(AGAIN)
+            self._failed(error)
+            self._stop.wait(self._pause)
+            self._pause = min(2 * self._pause, LONGEST)
             self._news.set()
 
-    def _follow(self) -> None:
-        entry = self.shelf.get(self.name)
-        model, now, forgot = self._advanced(entry.model, self.applied)
-        if now != self.applied:
-            start = time.monotonic()
-            self.shelf.put(self.name, model, entry.header)
-            logs.tell(
-                "refreshed", model=self.name, events=now - self.applied, ms=round(1e3 * (time.monotonic() - start))
-            )
-            self.applied = now
-            self.shelf.metrics.applied.set(now)
-        due = time.monotonic() - self._saved_at >= self.settings.snapshot
-        if forgot or (self.saved < self.applied and due):
-            self._save()
+    def _failed(self, error: Exception) -> None:
+        told = isinstance(error, MonogramError)
+        self.error = str(error) if told else f"it does not work ({type(error).__name__})"
+        logs.LOG.error("the model cannot follow, or cannot be saved: tried again", exc_info=error)
 
-    def _save(self) -> None:
-        """Write the file, unless it was replaced by another since it was read: that one is to be loaded first."""
-        if stamp(self.path) != self.shelf.stamps[self.name]:
-            logs.tell(
-                "the model file was replaced: it is not written over; reload it", logging.WARNING, model=self.name
-            )
+    def _follow(self) -> None:
+        start, entry, before = time.monotonic(), self.shelf.get(self.name), self.applied
+        found = self._advanced(entry.model, before)
+        if found.model is not entry.model or found.at != before:
+            self._serve(found, entry.header)
+            took = round(1e3 * (time.monotonic() - start))
+            logs.tell("refreshed", model=self.name, events=found.at - before, ms=took)
+        self._write()
+        if found.error is not None:
+            raise found.error
+
+    def _write(self) -> None:
+        """Write the file where it is due: at once after someone was forgotten, else every `snapshot` seconds.
+
+        A file that was replaced by another since it was read is not written over: that one is to be loaded first.
+        """
+        due = time.monotonic() - self._saved_at >= self.settings.snapshot
+        if not self._owed and (self.saved == self.applied or not due):
             return
+        self._check_file()
+        self._sweep()
         entry = self.shelf.get(self.name)
         kept = {key: entry.header[key] for key in ("metrics",) if key in entry.header}
         mark = {"applied": {"events": self.store.id, "seq": self.applied}}
-        files.save(entry.model, self.path, extra=kept | mark)
+        files.save(entry.model, self.path, extra=kept | mark, mark=MARK, check=self._check_file)
         self.shelf.stamps[self.name] = stamp(self.path)
-        self.saved, self._saved_at = self.applied, time.monotonic()
+        self.saved, self._saved_at, self._owed = self.applied, time.monotonic(), False
+
+    def _sweep(self) -> None:
+        """Remove what a server that was killed while it wrote has left: it may hold someone who was forgotten."""
+        try:
+            for one in store_.leftovers(self.path, MARK):
+                one.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"half a model file cannot be removed from its folder: {error.strerror}") from error
+
+    def _check_file(self) -> None:
+        if stamp(self.path) != self.shelf.stamps[self.name]:
+            still = "; the file still holds users who were forgotten" if self._owed else ""
+            raise ModelFileError(f"the model file was replaced or removed and is not written over: reload it{still}")
 
 
 def changed(model: Recommender, changes: list[Change], threads: int) -> tuple[Recommender, bool]:
@@ -160,11 +215,10 @@ def changed(model: Recommender, changes: list[Change], threads: int) -> tuple[Re
         raise ModelFileError(f"a {type(model).__name__} cannot follow events")
     fresh = type(model)(**model.params())
     fresh._become(model.log_, _sealed(model), model.report_, kept=model._kept)
-    if known:
-        fresh.forget_users(known, threads=threads)
-        _sealed(fresh)
     if events:
-        fresh.add_users(_log(events, model.log_), new_items=True, threads=threads)
+        updates.exchange_users(fresh, known, _log(events, model.log_), updates.How(threads=threads))
+    else:
+        fresh.forget_users(known, threads=threads)
     _sealed(fresh)
     return fresh, bool(known)
 

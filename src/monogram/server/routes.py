@@ -150,8 +150,11 @@ class Handlers:
     async def _stored(self, changes: list[Change]) -> Response:
         follower = self._follower()
         assert self.state.writer is not None
+        ticket = follower.admit(changes)
+        storing = self.state.writer.submit(changes)
+        storing.add_done_callback(ticket.stored)
         # Shielded: a client that leaves does not take back what is on its way to the disk.
-        seq = await asyncio.shield(asyncio.wrap_future(self.state.writer.submit(changes)))
+        seq = await asyncio.shield(asyncio.wrap_future(storing))
         follower.notify()
         self.state.metrics.stored.set(seq)
         return body(schemas.encode(schemas.Stored(seq, len(changes), follower.applied)), 202)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from monogram import store
 from monogram.engine import parallel
 from monogram.errors import DataError, ModelFileError, MonogramError, UnknownIdError, one_of
 from monogram.models import files, live
@@ -105,10 +104,11 @@ class Shelf:
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="model")
         self.table: Table | None = None
         self.entries: dict[str, Entry] = {}
-        self.stamps: dict[str, Stamp | None] = {}
+        self.stamps: dict[str, Stamp | None] = {}  # of the files that are served
         self.own: dict[str, Callable[[], str]] = {}  # models that are reloaded in a way of their own
+        self.lock = threading.RLock()  # whoever replaces an entry holds it, from before the look at the old one
         self._items_stamp: Stamp | None = None
-        self._lock = threading.Lock()
+        self._tried: dict[str, Stamp | None] = {}  # of the files that were looked at last
 
     def open(self) -> None:
         """Load every model; a bad file stops the start."""
@@ -128,7 +128,7 @@ class Shelf:
 
     def read(self, path: str) -> tuple[Recommender, dict[str, Any]]:
         """A model and its header, memory-mapped."""
-        return files.load(path, verify=self.settings.verify), store.read_header(path)
+        return files.read(path, self.settings.verify)
 
     def put(self, name: str, model: Recommender, header: dict[str, Any]) -> None:
         """Serve a model under a name, once it has answered a probe."""
@@ -139,7 +139,7 @@ class Shelf:
 
     def reload(self) -> list[schemas.Reloaded]:
         """Load the files that have changed; a bad one leaves the old model, and is an error once all were tried."""
-        with self._lock:
+        with self.lock:
             wrong = self._read_items()
             done = [schemas.Reloaded(name, self._again(name)) for name in self.settings.models]
         failed = [f"{one.name}: {one.status}" for one in done if one.status not in ("reloaded", "unchanged")]
@@ -152,12 +152,13 @@ class Shelf:
         path = self.settings.items
         if path is None or stamp(path) == self._items_stamp:
             return []
-        self._items_stamp = stamp(path)
+        now = self._tried[path] = stamp(path)
         try:
             self.table = catalogue.read(path)
         except DataError as error:
             logs.tell("reload of the items failed: the old ones stay", logging.ERROR, reason=str(error))
             return [str(error)]
+        self._items_stamp = now
         for name, entry in list(self.entries.items()):
             self.put(name, entry.model, entry.header)
         return []
@@ -167,10 +168,11 @@ class Shelf:
         now = stamp(path)
         if now is not None and now == self.stamps[name]:
             return "unchanged"
-        self.stamps[name] = now  # a bad file is tried once
+        before, self.stamps[name], self._tried[path] = self.stamps[name], now, now
         try:
             status = self.own[name]() if name in self.own else self._replace(name, path)
         except Exception as error:  # whatever a strange file does, the old model goes on
+            self.stamps[name] = before
             reason = str(error) if isinstance(error, MonogramError) else f"it does not work ({type(error).__name__})"
             self.metrics.reloads.labels(name, "failed").inc()
             logs.tell("reload failed: the old model goes on serving", logging.ERROR, model=name, reason=reason)
@@ -184,8 +186,11 @@ class Shelf:
         return "reloaded"
 
     def changed(self) -> bool:
-        """Whether a file is another than the one that was last looked at."""
-        return any(stamp(path) not in (None, self.stamps[name]) for name, path in self.settings.models.items())
+        """Whether a file is another than the one that is served, and than the one that was last looked at."""
+        served = {path: self.stamps[name] for name, path in self.settings.models.items()}
+        if self.settings.items is not None:
+            served[self.settings.items] = self._items_stamp
+        return any(stamp(path) not in (None, self._tried.get(path), old) for path, old in served.items())
 
 
 def stamp(path: str) -> Stamp | None:
