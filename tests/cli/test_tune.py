@@ -45,6 +45,9 @@ def test_json(program, log, tmp_path):
     assert {row["parameters"]["dropout"] for row in told["settings"] if row["model"] == "edlae"} == {0.3}
     assert told["best"] in told["settings"]
     assert mg.load(tmp_path / "shop.mono").params() == told["best"]["parameters"]
+    assert json.loads(program("inspect", tmp_path / "shop.mono", "--json").out)["metrics"] == {
+        f"{told['metric']} on test": told["test"][0]["value"]
+    }
 
 
 def test_interrupted_and_resumed(program, log, tmp_path, monkeypatch):

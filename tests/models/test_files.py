@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram import store
-from monogram.errors import ModelFileError, StorageError
+from monogram.errors import ModelFileError, ParameterError, StorageError
 from monogram.models.full_rank import FullRank
 from monogram.models.registry import MODELS
 
@@ -187,3 +187,14 @@ def test_ids_of_every_kind_survive(tmp_path):
     rows = mg.load(tmp_path / "x.mono").recommend(["bœb", "c d"], k=9).rows()
     assert [(row["user"], row["item"]) for row in rows[:1]] == [("bœb", rows[0]["item"])]
     assert {row["item"] for row in rows} <= {3, 1, 4, 15}
+
+
+def test_what_was_measured_stands_in_the_file(tmp_path, world):
+    model = mg.EASE(l2=2).fit(world)
+    model.save(tmp_path / "a.mono", metrics={"ndcg@20 on test": 0.25})
+    assert store.read_header(tmp_path / "a.mono")["metrics"] == {"ndcg@20 on test": 0.25}
+    assert mg.load(tmp_path / "a.mono").params() == model.params()
+    for wrong in ({"ndcg": float("nan")}, {3: 0.5}, {"ndcg": "high"}):
+        with pytest.raises(ParameterError, match="expected finite numbers by name"):
+            model.save(tmp_path / "b.mono", metrics=wrong)
+    assert not (tmp_path / "b.mono").exists()

@@ -31,6 +31,24 @@ def test_the_weights_are_those_of_the_changed_model(world, solver, parameters):
         np.testing.assert_allclose(mine.scores, theirs.scores, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("kind", "b", "solver"),
+    [*((mg.EDLAE, 0.0, solver) for solver in ("primal", "dual", "matrix_free")), (mg.DLAE, 1.0, "primal"),
+     (mg.DLAE, 1.0, "dual")],
+)  # fmt: skip
+def test_the_kin_of_deql_have_its_b(world, kind, b, solver):
+    model = kind(l2=3, dropout=0.25).fit(world, solver=solver, dtype="float64")
+    assert live.parameters(model) == {"b": b}
+    rows, every = model.log_.matrix[:20], np.arange(25)
+    for other in (0.7, b):
+        wanted = mg.DEQL(l2=3, dropout=0.25, b=other).fit(world, solver=solver, dtype="float64").weights_
+        mine = live.weights(model, {"b": other})
+        np.testing.assert_allclose(mine.score(rows, every, 1), wanted.score(rows, every, 1), rtol=1e-6, atol=1e-7)
+    own, same = model.weights_.score(rows, every, 1), live.weights(model, {"b": b}).score(rows, every, 1)
+    factor = own[np.abs(own) > 1e-3] / same[np.abs(own) > 1e-3]
+    np.testing.assert_allclose(factor, factor[0], rtol=1e-6)
+
+
 def test_no_square_array_is_made(world):
     model = mg.DEQL(l2=3).fit(world)
     held = live.weights(model, {"b": 2.0})
@@ -45,6 +63,8 @@ def test_no_square_array_is_made(world):
 def test_what_can_be_changed(world):
     assert live.parameters(mg.DEQL(b=0.4).fit(world)) == {"a": 1.0, "b": 0.4, "zero_diagonal": False}
     assert live.parameters(mg.EASE().fit(world)) == {}
+    assert live.parameters(mg.EDLAE(dropout=0).fit(world)) == {}
+    assert live.parameters(mg.DLAE().fit(world, solver="matrix_free")) == {}, "it has no diagonal of C"
     assert live.parameters(mg.Popularity().fit(world)) == {}
     assert live.parameters(mg.DEQL().fit(world).prune(5)) == {}
     with pytest.raises(ParameterError, match="did you mean b"):

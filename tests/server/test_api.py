@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
 import monogram as mg
+from monogram.server import answers, schemas
 
 from .conftest import ITEMS, TITLES, USERS
 
@@ -48,6 +51,27 @@ def test_histories_with_rules_get_the_lists_of_the_library(server, model):
     assert answer.json()["unknown_items"] == ["what", "else"]
     assert answer.json()["empty"] == [2]
     assert [one["history"] for one in answer.json()["results"]] == [0, 1, 2]
+
+
+def test_reasons_for_too_much_are_refused(model, monkeypatch):
+    monkeypatch.setattr(schemas, "SHARES", 19)
+    entry = SimpleNamespace(model=model, weights=lambda _: model.weights_)
+    asked = schemas.Recommend(histories=[["tea", "jam"], ["cup", "what"]], k=6, explain=True)
+    assert answers.Lists(entry, schemas.Recommend(histories=asked.histories, k=6)).question().k == 6
+    assert answers.Lists(entry, msgspec.structs.replace(asked, k=5)).question().k == 5
+    with pytest.raises(mg.errors.ParameterError, match="histories of 3 items in all for 7 items each"):
+        answers.Lists(entry, msgspec.structs.replace(asked, k=7)).question()
+
+
+def test_a_truth_is_no_number(server):
+    assert server.post("/v1/recommend", {"users": ["ann"], "parameters": {"b": 1}}).status_code == 200
+    assert server.post("/v1/recommend", {"users": ["ann"], "parameters": {"b": True}}).status_code == 422
+
+
+def test_the_head_alone(server):
+    for path in ("/", "/healthz", "/readyz"):
+        answer = server.client.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_another_model_by_name(server, other):

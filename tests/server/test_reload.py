@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -202,6 +204,32 @@ def test_a_hangup_during_the_start_ends_nobody(folder, start):
     assert server.client.get("/readyz").status_code == 200
     assert server.stop() == 0
     assert len([line for line in server.lines if line["message"] == "stopped"]) == 2
+
+
+def test_workers_end_with_the_process_that_started_them(start, folder):
+    server = start(folder / "shop.mono", "--workers", 2)
+    server.said("ready", 2)
+    server.send(signal.SIGKILL)
+    server._reader.join(60)  # their stderr is closed when the last of them has ended
+    assert len([line for line in server.lines if line["message"] == "stopped"]) == 2
+    assert not listens(server.port)
+
+
+def test_workers_that_cannot_start_say_so_in_words(folder):
+    (folder / "shop.mono").write_bytes(b"nothing")
+    command = [sys.executable, "-m", "monogram", "serve", str(folder / "shop.mono"), "--port", "0", "--workers", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 6
+    assert "Traceback" not in done.stderr
+    assert "monogram: cannot load" in done.stderr
+
+
+def test_watching_sees_new_items_too(start, folder, shop):
+    shutil.copy(shop / "items.csv", folder / "items.csv")
+    server = start(folder / "shop.mono", "--items", folder / "items.csv", "--watch")
+    (folder / "items.csv").write_text("id,name\ntea,Second flush\n", encoding="utf-8")
+    server.said("items", 2)
+    assert server.client.get("/v1/items?query=second").json()["total"] == 1
 
 
 def test_workers_share_a_socket_and_reload_together(start, folder):

@@ -245,6 +245,11 @@ def test_settings_are_safe():
             Settings(ONE, host=host)
         assert Settings(ONE, host=host, key=digest(b"x")).key
     assert "abc" not in repr(Settings(ONE, key=b"abc", events="postgresql://u:abc@h/d"))
+    for origin in ("*", "https://shop.example/", "shop.example", "https://a b", "ftp://x", "https://u@x"):
+        with pytest.raises(settings_.ParameterError, match="without a path"):
+            Settings(ONE, cors=(origin,))
+    with pytest.raises(settings_.ParameterError, match="--read-timeout"):
+        Settings(ONE, reading=0)
     for wrong in ({"port": 70_000}, {"workers": 0}, {"timeout": 0}, {"grace": -1}, {"body": 0}):
         with pytest.raises(settings_.ParameterError, match=next(iter(wrong))):
             Settings(ONE, **wrong)

@@ -68,7 +68,7 @@ def command(
     run.need()
     files = named(models)
     if events is not None and not updates:
-        raise ParameterError("--events is for a server that takes events: add --updates")
+        raise ParameterError("--events (or MONOGRAM_EVENTS) is for a server that takes events: add --updates")
     database = events or f"{next(iter(files.values()))}.events" if updates else None
     settings = Settings(
         files,

@@ -96,7 +96,7 @@ def command(
             progress=planned(shown),
         )
     if output is not None:
-        found.model.save(output)
+        found.model.save(output, metrics={f"{found.metric} on test": found.test.rows()[0]["value"]})
         talk(f"wrote {output}")
     for one in report or ():
         talk("wrote " + ", ".join(map(str, found.report(one, command=shlex.join(["monogram", *sys.argv[1:]])))))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -343,8 +344,19 @@ class Recommender:
 
         return pruning.prune(self, keep, seed=seed, threads=parallel.count(threads))
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file; an earlier file of that name stays until the new one is whole."""
+    def save(self, path: str | Path, *, metrics: Mapping[str, float] | None = None) -> None:
+        """Write the model to one file; an earlier file of that name stays until the new one is whole.
+
+        Parameters
+        ----------
+        path : the file to make or replace
+        metrics : what it was measured at, by name, to stand in the file: `monogram inspect` and the page show it
+        """
         from monogram.models import files
 
-        files.save(self, path)
+        if metrics is not None and not all(
+            isinstance(name, str) and isinstance(value, int | float) and math.isfinite(value)
+            for name, value in metrics.items()
+        ):
+            raise ParameterError(f"metrics = {metrics!r}; expected finite numbers by name, such as {{'ndcg@20': 0.31}}")
+        files.save(self, path, extra=None if metrics is None else {"metrics": dict(metrics)})

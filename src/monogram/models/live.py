@@ -1,4 +1,7 @@
-"""Another head for one question: the parameters that cost no factorisation, and no new array."""
+"""Another head for one question: the parameters that cost no factorisation, and no new array.
+
+EDLAE and DLAE are DEQL at b = 0 and at b = 1, times a factor that changes no order: they have DEQL's b, too.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ from monogram.engine.gram import squares
 from monogram.errors import ParameterError, one_of
 from monogram.models import updates
 from monogram.models.base import Recommender
-from monogram.models.full_rank import FullRank
+from monogram.models.full_rank import DEQL, DLAE, EDLAE, FullRank
 from monogram.weights import Dense, Dual, Free, Weights
 from monogram.weights.rescaled import Rescaled
+
+AS_DEQL: dict[type[FullRank], float] = {EDLAE: 0.0, DLAE: 1.0}  # the b of each
 
 
 def parameters(model: Recommender) -> dict[str, Any]:
@@ -22,11 +27,20 @@ def parameters(model: Recommender) -> dict[str, Any]:
         return {}
     if not isinstance(model.weights_, Free) and model._kept is None:
         return {}
-    return {name: value for name, value in model.params().items() if name not in ("l2", "dropout")}
+    own = {name: value for name, value in model.params().items() if name not in ("l2", "dropout")}
+    return own | ({"b": AS_DEQL[type(model)]} if _as_deql(model) else {})
+
+
+def _as_deql(model: FullRank) -> bool:
+    """Whether DEQL has the model among its own: without dropout b changes nothing, and it needs the diagonal of C."""
+    known = model.diagonal or not isinstance(model.weights_, Free)
+    return type(model) in AS_DEQL and model._rates()[1] > 0 and known
 
 
 def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
     """The weights of `model.changed(**changed)`, to rounding, over the arrays that the model holds.
+
+    For EDLAE and DLAE those of DEQL with the same l2 and dropout, and the b given.
 
     Parameters
     ----------
@@ -43,7 +57,8 @@ def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
     if not changed:
         return model.weights_
     assert isinstance(model, FullRank)
-    return _under(model, type(model)(**(model.params() | changed)))
+    kind = DEQL if _as_deql(model) else type(model)
+    return _under(model, kind(**(model.params() | changed)))
 
 
 def _under(model: FullRank, other: FullRank) -> Weights:

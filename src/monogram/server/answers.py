@@ -47,6 +47,11 @@ class Lists:
         if isinstance(asked, schemas.Similar):
             return Question(_items(asked.items, log), weights, asked.k)
         rows = rows_of(asked.users, asked.histories, log)
+        if self.reasons and rows.pointers[-1] * asked.k > schemas.SHARES:
+            raise ParameterError(
+                f"reasons from histories of {rows.pointers[-1]:,} items in all for {asked.k:,} items each; expected at "
+                f"most {schemas.SHARES:,} shares: ask for fewer, or without explain"
+            )
         allow, deny = (None if rule is None else tuple(rule) for rule in (asked.allow, asked.deny))
         return Question(rows, weights, asked.k, allow, deny, asked.exclude_seen)
 
@@ -85,7 +90,7 @@ class Lists:
         history = _one(question.rows, row, self.entry)
         ids = self.entry.model.log_.items.ids(history.indices) if history.nnz else []
         for place, one in zip(places, ranked, strict=True):
-            one.because = _shares(question.weights, history, ids, place)[: self.reasons]
+            one.because = _shares(question.weights, history, ids, place, self.reasons)
 
     def _seen(self, rows: Rows, row: int) -> list[schemas.Seen]:
         span = rows.one(row)
@@ -154,7 +159,7 @@ def explain(entry: Entry, asked: schemas.Explain) -> bytes:
     if place < 0:
         raise UnknownIdError(f"item {shorten(asked.item)!r} is not one of the {log.n_items:,} items this model knows")
     history, weights = _one(rows, 0, entry), entry.weights(asked.parameters)
-    shares = _shares(weights, history, log.items.ids(history.indices) if history.nnz else [], place)
+    shares = _shares(weights, history, log.items.ids(history.indices) if history.nnz else [], place, history.nnz + 1)
     total = sum(one.share for one in shares)
     base = float(weights.base(np.array([place]))[0])
     shown = [one for one in shares if one.item is not None][: asked.top]
@@ -173,13 +178,12 @@ def explain(entry: Entry, asked: schemas.Explain) -> bytes:
     )
 
 
-def _shares(weights: Any, history: Any, ids: list[Any], place: int) -> list[schemas.Share]:
-    """The shares of a score, the largest first; the part that no history changes as item None."""
-    values = weights.shares(history, place).tolist()
-    base = float(weights.base(np.array([place]))[0])
-    shares = [schemas.Share(id_, value) for id_, value in zip(ids, values, strict=True)]
-    shares += [schemas.Share(None, base)] if base else []
-    return sorted(shares, key=lambda one: -abs(one.share))
+def _shares(weights: Any, history: Any, ids: list[Any], place: int, most: int) -> list[schemas.Share]:
+    """The largest shares of a score; the part that no history changes as item None."""
+    base = weights.base(np.array([place]))
+    values = np.concatenate([weights.shares(history, place), base[base != 0]])
+    order = np.argsort(-np.abs(values), kind="stable")[:most].tolist()
+    return [schemas.Share(ids[at] if at < len(ids) else None, float(values[at])) for at in order]
 
 
 def _one(rows: Rows, row: int, entry: Entry) -> Any:

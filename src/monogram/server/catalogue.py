@@ -40,14 +40,18 @@ def read(path: str | None) -> Table | None:
         table = _table(path)
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"the items in {path} cannot be read: {error}") from error
-    lower = {name.lower(): name for name in reversed(table.column_names)}
-    own = next((lower[one] for one in IDS if one in lower), table.column_names[0])
+    names = table.column_names
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise DataError(f"the items in {path} have two columns called {twice!r}; name each column differently")
+    lower = {name.lower(): name for name in reversed(names)}
+    own = next((lower[one] for one in IDS if one in lower), names[0])
     title = next((lower[one] for one in TITLES if one in lower and lower[one] != own), None)
-    names = tuple(name for name in table.column_names if name != own)
-    rows = [{name: value for name, value in row.items() if value is not None} for row in _plain(table, names)]
+    others = tuple(name for name in names if name != own)
+    rows = [{name: value for name, value in row.items() if value is not None} for row in _plain(table, others)]
     titles = ["" if title is None else str(row.get(title, "")) for row in rows]
     encoded = [msgspec.Raw(msgspec.json.encode(row)) for row in rows]
-    return Table(table.column(own).to_pylist(), names, encoded, titles)
+    return Table(table.column(own).to_pylist(), others, encoded, titles)
 
 
 def _plain(table: Any, names: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -58,7 +62,10 @@ def _plain(table: Any, names: tuple[str, ...]) -> list[dict[str, Any]]:
 def _table(path: str) -> Any:
     if Path(path).suffix.lower() == ".parquet":
         return pa.parquet.read_table(path)
-    how = pa.csv.ParseOptions(delimiter="\t" if Path(path).suffix.lower() == ".tsv" else ",", newlines_in_values=True)
+    with Path(path).open("rb") as file:
+        head = file.readline(65_536)
+    separator = max(b",;\t", key=head.count)  # what is most in the head; a comma where there is none
+    how = pa.csv.ParseOptions(delimiter=chr(separator), newlines_in_values=True)
     with pa.csv.open_csv(path, parse_options=how) as reader:
         names = reader.schema.names
     texts = {name: pa.string() for name in names if name.lower() in (*IDS, *TITLES) or name == names[0]}
@@ -80,6 +87,7 @@ class Catalogue:
         self._columns: list[Any] | None = None
         self._titles: dict[int, str] = {}
         self._searched: list[tuple[int, str, str]] | None = None
+        self.matched = 0  # items that the file of items knows
         self._lock = threading.Lock()
         if table is not None:
             self._join(table, log)
@@ -89,7 +97,7 @@ class Catalogue:
         for place, row, title in zip(log.items.index(table.ids).tolist(), table.encoded, table.titles, strict=True):
             if place >= 0:
                 columns[place], self._titles[place] = row, title
-        self._columns = columns
+        self._columns, self.matched = columns, len(self._titles)
 
     def columns(self, item: int) -> Any:
         """The columns of an item as JSON, or UNSET."""

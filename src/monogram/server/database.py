@@ -88,7 +88,10 @@ class Sqlite:
         """See `Database`."""
         import fcntl
 
-        self._lock = open(f"{self.path}.lock", "w")  # noqa: SIM115  (held as long as the connection)
+        try:
+            self._lock = open(f"{self.path}.lock", "w")  # noqa: SIM115  (held as long as the connection)
+        except OSError as error:
+            raise StorageError(f"{self.path}.lock cannot be made: {error.strerror}; check the folder") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -139,7 +142,9 @@ class Postgres:
             if isinstance(error, self._psycopg.OperationalError) and self._connection is not None:
                 self._connection.close()
             # The text of psycopg may hold the address and the user of the database.
-            raise StorageError(f"the database of events failed ({type(error).__name__}); try again") from error
+            raise StorageError(
+                f"the database of events failed ({type(error).__name__}); see that it runs, and lets this server in"
+            ) from error
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """See `Database`."""

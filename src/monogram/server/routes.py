@@ -229,5 +229,7 @@ def router(state: State) -> APIRouter:
     add("GET", "/healthz", own.alive, gives=schemas.State)
     add("GET", "/readyz", own.ready, gives=schemas.State, wrong=(503,))
     add("GET", "/metrics", own.metrics, gives=None)
-    on.add_api_route("/", own.page, methods=["GET"], include_in_schema=False, response_class=Response)
+    for path, handler in (("/", own.page), ("/healthz", own.alive), ("/readyz", own.ready)):
+        methods = ["GET", "HEAD"] if path == "/" else ["HEAD"]
+        on.add_api_route(path, handler, methods=methods, include_in_schema=False, response_class=Response)
     return on

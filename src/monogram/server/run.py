@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import multiprocessing
 import os
 import shutil
@@ -15,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from monogram.errors import MissingExtraError, ParameterError
+from monogram.errors import MissingExtraError, MonogramError, ParameterError
 from monogram.server.settings import Settings
 
 LOOK = 1.0  # seconds between two looks at a watched file
@@ -68,7 +69,13 @@ def work(settings: Settings, listening: socket.socket, parent: int | None = None
 
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # one that comes too soon waits: see _begin
     logs.begin()
-    state = prepare(settings)
+    try:
+        state = prepare(settings)
+    except MonogramError as error:
+        if parent is None:
+            raise
+        sys.stderr.write(f"monogram: {error}\n")  # as the command says it
+        sys.exit(error.exit_code)
     host, port = listening.getsockname()[:2]
     server = _server(application(state, lambda state: _begin(state, server, parent)), settings)
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
@@ -121,6 +128,12 @@ def _begin(state: Any, server: Any, parent: int | None) -> None:
             if state.shelf.changed():
                 await reload()
 
+    async def orphan() -> None:
+        while os.getppid() == parent:
+            await asyncio.sleep(LOOK)
+        logs.tell("the process that started this one is gone", logging.ERROR)
+        stop()
+
     tasks: set[asyncio.Task[None]] = set()
 
     def start(work: Any) -> None:
@@ -135,6 +148,7 @@ def _begin(state: Any, server: Any, parent: int | None) -> None:
     if state.shelf.settings.watch:
         start(watch())
     if parent is not None:
+        start(orphan())
         state.told = lambda: os.kill(parent, signal.SIGHUP)  # the other workers
     logs.tell("ready", pid=os.getpid())
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 ROWS, HISTORY, ITEMS, EVENTS, REASONS, TOP = 1_000, 10_000, 10_000, 10_000, 100, 1_000
 EXPLAINED = 10_000  # lists times k, where reasons are asked for
+SHARES = 4_000_000  # events of the histories times k, where reasons are asked for
 LONGEST_ID = 10_000
 
 Text = Annotated[str, Meta(max_length=LONGEST_ID)]

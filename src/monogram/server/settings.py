@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,12 +55,17 @@ class Settings:
             raise ParameterError("no model file was given; expected at least one")
         for name, low in (("port", 0), ("workers", 1), ("body", 1)):
             if getattr(self, name) < low:
-                raise ParameterError(f"{name} = {getattr(self, name)}; expected at least {low}")
+                raise ParameterError(f"{flag(name)} = {getattr(self, name)}; expected at least {low}")
+        for origin in self.cors:
+            if not re.fullmatch(r"https?://[^/*\s@]+", origin):
+                raise ParameterError(
+                    f"--cors {origin!r}; expected an origin such as https://shop.example, without a path"
+                )
         if self.port > 65535:
             raise ParameterError(f"port = {self.port}; expected at most 65535")
         for name in ("timeout", "reading", "grace", "refresh", "snapshot"):
             if not 0 <= getattr(self, name) < 1e6 or (name in ("timeout", "reading") and not getattr(self, name)):
-                raise ParameterError(f"{name} = {getattr(self, name)}; expected seconds above 0")
+                raise ParameterError(f"{flag(name)} = {getattr(self, name)}; expected seconds above 0")
         if self.key is None and not is_loopback(self.host):
             raise ParameterError(
                 f"host = {self.host!r} can be reached by others, which demands an API key: put one of at least "
@@ -75,6 +81,11 @@ class Settings:
     def updates(self) -> bool:
         """Whether events are taken."""
         return self.events is not None
+
+
+def flag(name: str) -> str:
+    """How a setting is called on the command line."""
+    return {"body": "--max-body", "reading": "--read-timeout"}.get(name, f"--{name}")
 
 
 def is_loopback(host: str) -> bool:

@@ -47,14 +47,14 @@ class Entry:
         """The weights, or those under other parameters; the last few of these are kept."""
         if not parameters:
             return self.model.weights_
-        key = tuple(sorted(parameters.items()))
-        if key not in self._heads:
-            made = live.weights(self.model, parameters)
+        key = tuple(sorted((name, type(value), value) for name, value in parameters.items()))
+        found = self._heads.get(key)
+        if found is None:
+            found = live.weights(self.model, parameters)
             if len(self._heads) >= HEADS:
                 self._heads = {}
-            self._heads[key] = made
-            return made
-        return self._heads[key]
+            self._heads[key] = found
+        return found
 
     def note(self, calls: list[tuple[int, float]]) -> None:
         """Count kernel calls."""
@@ -117,6 +117,7 @@ class Shelf:
         for name, path in self.settings.models.items():
             self.stamps[name] = stamp(path)
             self.put(name, *self.read(path))
+            self._tell_items(name)
 
     def get(self, name: Any = UNSET) -> Entry:
         """A model by name, or the first."""
@@ -161,7 +162,17 @@ class Shelf:
         self._items_stamp = now
         for name, entry in list(self.entries.items()):
             self.put(name, entry.model, entry.header)
+            self._tell_items(name)
         return []
+
+    def _tell_items(self, name: str) -> None:
+        """Say how many items the file of items knows: none is most likely a mistake."""
+        if self.table is not None:
+            matched = self.entries[name].catalogue.matched
+            logs.tell(
+                "items", logging.INFO if matched else logging.WARNING,
+                model=name, rows=len(self.table.ids), matched=matched,
+            )  # fmt: skip
 
     def _again(self, name: str) -> str:
         path = self.settings.models[name]
