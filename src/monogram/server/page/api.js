@@ -10,13 +10,26 @@ export class Failure extends Error {
 const KEY = "monogram-key";
 
 export const key = {
-  get: () => sessionStorage.getItem(KEY),
+  fits: (value) => /^[\x20-\x7e]+$/.test(value), // what a header can hold
+  get: () => {
+    const kept = sessionStorage.getItem(KEY) ?? "";
+    return key.fits(kept) ? kept : null;
+  },
   set: (value) => sessionStorage.setItem(KEY, value),
+  forget: () => sessionStorage.removeItem(KEY),
 };
 
+// JSON, in which an integer too large for a number keeps its digits as text: the service finds an id by its text too.
+export const read = (text) => JSON.parse(text, (name, value, context) => {
+  if (!Number.isInteger(value) || Number.isSafeInteger(value)) return value;
+  if (context?.source !== undefined) return /^-?\d+$/.test(context.source) ? context.source : value;
+  if (name !== "item" && name !== "user") return value;
+  throw new Failure("The ids here are longer than this browser can read: it needs a newer browser.", 0);
+});
+
 async function call(path, { body, signal } = {}) {
-  const headers = { Accept: "application/json" };
-  if (key.get()) headers.Authorization = `Bearer ${key.get()}`;
+  const headers = { Accept: "application/json" }, given = key.get();
+  if (given !== null) headers.Authorization = `Bearer ${given}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
@@ -29,10 +42,14 @@ async function call(path, { body, signal } = {}) {
   }
   let found = null;
   try {
-    found = await answer.json();
+    found = read(await answer.text());
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error.name === "AbortError" || error instanceof Failure) throw error;
     throw new Failure(`The service gave no answer that can be read (${answer.status}).`, answer.status);
+  }
+  if (answer.status === 401) {
+    if (key.get() === given) key.forget();
+    throw new Failure(given === null ? "" : "The service did not take this key.", 401);
   }
   if (!answer.ok) throw new Failure(found?.error?.message ?? `The service answered ${answer.status}.`, answer.status);
   return found;

@@ -32,6 +32,16 @@ export function named(item) {
 export const number = (value, digits = 3) =>
   Math.abs(value) >= 1e-3 || value === 0 ? value.toLocaleString("en", { maximumSignificantDigits: digits }) : value.toExponential(1);
 
+// Signals in turn: each new one aborts the one before it, so that only the newest question may draw.
+export function turns() {
+  let running = new AbortController();
+  return () => {
+    running.abort();
+    running = new AbortController();
+    return running.signal;
+  };
+}
+
 export function later(work, milliseconds) {
   let timer = null;
   return (...given) => {
