@@ -1,15 +1,15 @@
 // A field that finds items as one types: a combobox with a list, by mouse or by keyboard.
 import * as api from "./api.js";
-import { $, h, later, named, titleOf } from "./dom.js";
+import { $, h, later, named, turns } from "./dom.js";
 
 const MOST = 12;
 
-export function search({ model, taken, pick, tell }) {
-  const field = $("query"), list = $("options");
-  let found = [], active = -1, running = null;
+export function search({ model, taken, pick, tell, lock }) {
+  const field = $("query"), list = $("options"), turn = turns();
+  let found = [], active = -1;
 
   const close = () => {
-    running?.abort();
+    turn();
     list.hidden = true;
     active = -1;
     field.setAttribute("aria-expanded", "false");
@@ -18,7 +18,7 @@ export function search({ model, taken, pick, tell }) {
 
   const mark = (next) => {
     active = found.length ? (next + found.length) % found.length : -1;
-    [...list.children].forEach((one, at) => one.setAttribute("aria-selected", String(at === active)));
+    list.querySelectorAll("[role=option]").forEach((one, at) => one.setAttribute("aria-selected", String(at === active)));
     if (active < 0) return;
     field.setAttribute("aria-activedescendant", `option-${active}`);
     list.children[active].scrollIntoView({ block: "nearest" });
@@ -38,25 +38,25 @@ export function search({ model, taken, pick, tell }) {
   };
 
   const look = async () => {
-    running?.abort();
-    running = new AbortController();
+    const signal = turn();
     const query = field.value.trim();
     try {
-      const page = await api.items(model(), query, MOST + taken().size, running.signal);
-      if (document.activeElement !== field) return;
-      found = page.items.filter((item) => !taken().has(item.item)).slice(0, MOST);
+      const page = await api.items(model(), query, Math.min(1000, MOST + taken().size), signal);
+      if (signal.aborted || document.activeElement !== field) return;
+      const free = page.items.filter((item) => !taken().has(item.item));
+      const total = page.total - page.items.length + free.length;
+      found = free.slice(0, MOST);
       const options = found.map((item, at) =>
         h("li", { role: "option", id: `option-${at}`, "aria-selected": "false", onmousedown: (event) => { event.preventDefault(); choose(item); } }, named(item)));
-      const left = page.total - found.length;
-      const note = found.length === 0 ? (query ? `Nothing is called “${query}”.` : "The catalogue is empty.")
-        : left > 0 ? `${left.toLocaleString("en")} more; type on to find them` : null;
-      open(options);
-      if (note) list.append(h("li", { role: "presentation", class: "note" }, note));
-      tell(found.length ? `${found.length} items found` : note);
+      const note = total === 0 ? (query ? `Nothing is called “${query}”.` : "Nothing is left to add.")
+        : total > found.length ? `${found.length} of ${total.toLocaleString("en")}: type on for the others` : `${total} found`;
+      open([...options, h("li", { role: "presentation", class: "note" }, note)]);
+      tell(note);
       active = -1;
       if (query && found.length) mark(0);
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (signal.aborted) return;
+      if (error.status === 401) { close(); lock(error); return; }
       found = [];
       open([h("li", { role: "presentation", class: "wrong" }, error.message)]);
       tell(error.message);
@@ -79,5 +79,4 @@ export function search({ model, taken, pick, tell }) {
       choose(found[active]);
     }
   });
-  return { close, titleOf };
 }
