@@ -33,23 +33,38 @@ export function row(item, { names = new Map(), elsewhere = null, acts = [] } = {
       elsewhere ? h("span", { class: "both" }, elsewhere) : null,
       reasons(item, names),
       acts.length ? h("div", { class: "acts" }, acts.map(([label, about, work]) =>
-        h("button", { type: "button", class: "quiet small", "aria-label": about, onclick: work }, label))) : null));
+        h("button", { type: "button", class: "quiet small", "data-act": label, "aria-label": about, onclick: work }, label))) : null));
 }
 
 export const waiting = () => h("div", { "aria-hidden": "true" }, h("div", { class: "list" }, Array.from({ length: 4 }, () => h("div", { class: "ghost" }))));
 
-export const failed = (message, again) =>
-  h("div", { class: "state", role: "alert" }, h("h3", {}, "That did not work"), h("p", {}, message),
+export const failed = (message, again, level = "h2") =>
+  h("div", { class: "state", role: "alert" }, h(level, {}, "That did not work"), h("p", {}, message),
     h("button", { type: "button", onclick: again }, "Try again"));
+
+// A list that was right before an error: to read, while there is no newer one.
+export function outdated(section) {
+  const old = section.cloneNode(true);
+  if (old.classList.contains("old")) return old;
+  old.classList.add("old");
+  old.querySelector("h2").append(h("span", { class: "tag" }, "from before"));
+  old.querySelectorAll(".acts").forEach((one) => one.remove());
+  return old;
+}
+
+export const locked = (unlock) =>
+  h("div", { class: "state" }, h("h1", {}, "A key is needed"),
+    h("p", { class: "note" }, "This service answers only those who have its key. Whoever runs it can give you one."),
+    h("button", { type: "button", class: "main", onclick: unlock }, "Enter the key"));
 
 export function beginning(popular, pick) {
   const some = popular.map((item) => h("li", {}, h("button", { type: "button", class: "small", onclick: () => pick(item) }, titleOf(item))));
-  return h("div", { class: "state" }, h("h3", {}, "Nothing used yet"),
+  return h("div", { class: "state" }, h("h2", {}, "Nothing used yet"),
     h("p", { class: "note" }, "Search for an item, or begin with one that many used. Every click changes the list."),
     h("ul", { class: "chips", "aria-label": "Items that many used" }, some));
 }
 
-export const nothing = (title, text) => h("div", { class: "state" }, h("h3", {}, title), h("p", { class: "note" }, text));
+export const nothing = (title, text, level = "h3") => h("div", { class: "state" }, h(level, {}, title), h("p", { class: "note" }, text));
 
 const FACTS = [
   ["Users", (card) => card.users.toLocaleString("en")],
@@ -72,12 +87,12 @@ function size(bytes) {
 
 const plain = (value) => (typeof value === "number" ? number(value, 4) : Array.isArray(value) ? value.map(plain).join(", ") : String(value));
 
-export function about(card) {
+export function about(card, open) {
   const lines = [
     ...Object.entries(card.parameters).map(([name, value]) => [name, plain(value)]),
     ...FACTS.map(([name, of]) => [name, of(card)]),
     ...Object.entries(card.metrics ?? {}).map(([name, value]) => [name, plain(value)]),
   ].filter(([, value]) => value !== null && value !== "");
-  return h("details", {}, h("summary", {}, "About this model"),
+  return h("details", { open }, h("summary", { "data-act": "about" }, "About this model"),
     h("dl", {}, lines.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])));
 }

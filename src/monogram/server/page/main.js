@@ -1,13 +1,15 @@
 // The page: one state, drawn anew when it changes. The address keeps it, so that a link shows the same lists.
 import * as api from "./api.js";
-import { $, h, later, titleOf } from "./dom.js";
+import { $, h, later, titleOf, turns } from "./dom.js";
 import * as lists from "./lists.js";
+import { former, place, wait } from "./place.js";
 import { search } from "./search.js";
 
-const K = 10;
+const K = 10, STEP = 0.01;
 const state = { model: null, other: null, mode: "history", history: [], user: "", b: {} };
-const cards = new Map(), titles = new Map(), drawn = new Map();
-let models = [], round = 0, running = null, popular = null;
+const cards = new Map(), titles = new Map();
+const turn = turns(), similarTurn = turns();
+let models = [], popular = null, seen = { user: "", items: [] };
 
 const tell = (text) => { $("told").textContent = text; };
 const shown = () => [state.model, state.other].filter((name) => name !== null);
@@ -22,7 +24,7 @@ function remember() {
 function recall() {
   let kept = {};
   try {
-    kept = JSON.parse(decodeURIComponent(location.hash.slice(1) || "{}")) ?? {};
+    kept = api.read(decodeURIComponent(location.hash.slice(1) || "{}")) ?? {};
   } catch {
     tell("The address was not understood: beginning anew.");
   }
@@ -32,7 +34,7 @@ function recall() {
   state.other = names.includes(kept.other) && kept.other !== state.model ? kept.other : null;
   state.mode = kept.mode === "user" ? "user" : "history";
   state.history = Array.isArray(kept.history) ? kept.history.filter(whole) : [];
-  state.user = typeof kept.user === "string" ? kept.user : "";
+  state.user = whole(kept.user) ? String(kept.user) : "";
   state.b = typeof kept.b === "object" && kept.b ? Object.fromEntries(Object.entries(kept.b).filter(([, value]) => Number.isFinite(value))) : {};
 }
 
@@ -45,27 +47,34 @@ function drawWho() {
   $("user-form").hidden = !known;
   $("search").hidden = known;
   $("user").value = state.user;
-  $("clear").hidden = known || state.history.length === 0;
-  if (!known) drawHistory(state.history.map((item) => ({ item, columns: titles.get(item) })), true);
-  else if (!state.user) drawHistory([], false);
+  $("clear").hidden = known;
+  if (known) drawHistory(seen.items, false);
+  else drawHistory(state.history.map((item) => ({ item, columns: titles.get(item) })), true);
 }
 
 function drawHistory(items, removable) {
+  const buttons = () => [...$("history").querySelectorAll("button")];
+  const held = buttons().indexOf(document.activeElement);
   $("history").replaceChildren(...items.map((item) => h("li", { class: removable ? null : "still" },
     h("span", { class: "name" }, titleOf(item)),
     removable ? h("button", { type: "button", "aria-label": `Remove ${titleOf(item)}`, onclick: () => remove(item.item) }, "✕") : null)));
-  $("history-note").textContent = items.length ? "" : removable ? "Nothing yet." : "";
+  $("history").removeAttribute("tabindex");
+  if (!removable) $("history").tabIndex = 0; // nothing in it takes the focus, and it may scroll
+  $("used").hidden = items.length === 0;
+  if (held >= 0) (buttons()[Math.min(held, items.length - 1)] ?? $("query")).focus();
 }
 
+const lively = (name) => "b" in (cards.get(name)?.live ?? {});
+
 function drawSliders() {
-  const wanted = shown().filter((name) => typeof cards.get(name)?.live?.b === "number");
+  const wanted = shown().filter(lively);
   $("sliders").replaceChildren(...wanted.map((name) => {
-    const first = cards.get(name).live.b, value = state.b[name] ?? first;
+    const own = cards.get(name).live.b, first = own ?? 0, value = state.b[name] ?? first;
     const out = h("output", {}, value.toFixed(2));
     const move = (event) => {
       const now = Number(event.target.value);
       out.textContent = now.toFixed(2);
-      if (Math.abs(now - first) < 1e-9) delete state.b[name];
+      if (Math.abs(now - first) < STEP / 2) delete state.b[name];
       else state.b[name] = now;
       askSoon();
     };
@@ -73,8 +82,8 @@ function drawSliders() {
     const label = wanted.length > 1 ? `b of ${name}` : "b";
     return h("div", { class: "slider" },
       h("label", { for: `b-${name}` }, `${label}: the weight of what was seen, against what was held back`),
-      h("input", { type: "range", id: `b-${name}`, min: "0", max: String(most), step: "0.05", value: String(value), oninput: move }), out,
-      h("p", { class: "note" }, `Fitted with ${first}. The list follows at once: nothing is fitted anew.`));
+      h("input", { type: "range", id: `b-${name}`, min: "0", max: String(most), step: String(STEP), value: String(value), oninput: move }), out,
+      h("p", { class: "note" }, `Fitted ${own === null ? "without it" : `with ${own}`}. The list follows at once: nothing is fitted anew.`));
   }));
 }
 
@@ -83,64 +92,78 @@ function drawModels() {
   $("model").replaceChildren(...models.map((model) => option(model.name, state.model)));
   $("other").replaceChildren(option("", state.other ?? ""), ...models.filter((model) => model.name !== state.model).map((model) => option(model.name, state.other)));
   $("beside").hidden = models.length < 2;
+  $("models").hidden = $("who").hidden = false;
 }
 
 // --- the side that answers -------------------------------------------------------------------------------------------
 
+const changed = (name) => (name in state.b && lively(name) ? { parameters: { b: state.b[name] } } : {});
+
 function question(name) {
   const who = state.mode === "user" ? { users: [state.user] } : { histories: [state.history] };
-  const parameters = name in state.b ? { parameters: { b: state.b[name] } } : {};
-  return { model: name, ...who, k: K, explain: 100, with_history: true, ...parameters };
+  return { model: name, ...who, k: K, explain: 100, with_history: true, ...changed(name) };
 }
 
 async function ask() {
-  running?.abort();
-  running = new AbortController();
-  const mine = ++round, { signal } = running;
+  const signal = turn();
   remember();
-  if (state.mode === "history" && !state.history.length) { await begin(signal, mine); return; }
-  if (state.mode === "user" && !state.user) { place([lists.nothing("No user yet", "Give the id of a user in the log the model learned from.")]); return; }
-  $("lists").setAttribute("aria-busy", "true");
-  if (!$("lists").querySelector(".list")) place(shown().map(lists.waiting));
-  else $("lists").classList.add("busy");
+  if (state.mode === "history" && !state.history.length) { await begin(signal); return; }
+  if (state.mode === "user" && !state.user) {
+    learn([]);
+    place(lists.nothing("No user yet", "Give the id of a user in the log the model learned from.", "h2"));
+    return;
+  }
+  wait(shown().map(lists.waiting));
   const answers = await Promise.all(shown().map((name) => api.recommend(question(name), signal).catch((error) => error)));
-  if (mine !== round) return;
-  $("lists").removeAttribute("aria-busy");
-  $("lists").classList.remove("busy");
-  if (answers.some((one) => one.status === 401)) { unlock(); return; }
-  place(shown().map((name, at) => drawList(name, answers[at], answers)));
+  if (signal.aborted) return;
+  const refused = answers.find((one) => one.status === 401);
+  if (refused) { lock(refused); return; }
+  learn(answers);
+  const failed = shown().filter((name, at) => answers[at] instanceof Error);
+  const told = shown().flatMap((name, at) => (failed.includes(name) ? `${failed.length < answers.length ? `${name}: ` : ""}${answers[at].message}` : []));
+  place(...(failed.length ? [lists.failed([...new Set(told)].join(" "), ask)] : []),
+    ...shown().flatMap((name, at) => (failed.includes(name) ? kept(name) : drawList(name, answers[at], answers))));
   const first = answers.find((one) => one.results);
   if (first) tell(`${first.results[0]?.items.length ?? 0} recommendations`);
 }
 
 const askSoon = later(ask, 60);
 
-async function begin(signal, mine) {
+async function begin(signal) {
   try {
     popular = popular?.model === state.model ? popular : await api.items(state.model, "", 8, signal);
-    if (mine === round) place([lists.beginning(popular.items, add)]);
+    if (!signal.aborted) place(lists.beginning(popular.items, add));
   } catch (error) {
-    if (error.status === 401) unlock();
-    else if (error.name !== "AbortError" && mine === round) place([lists.failed(error.message, ask)]);
+    if (!signal.aborted) fail(error, ask);
   }
 }
 
-const place = (children) => $("lists").replaceChildren(...children);
+const kept = (name) => (former(name) ? [lists.outdated(former(name))] : []);
+
+function fail(error, again) {
+  if (error.status === 401) lock(error);
+  else place(lists.failed(error.message, again), ...models.flatMap((model) => kept(model.name)));
+}
+
+// What the answers say of the history: its titles, and all of it where it is a user's.
+function learn(answers) {
+  const list = answers.find((one) => one.results?.length)?.results[0];
+  for (const one of list?.seen ?? []) if (one.columns) titles.set(one.item, one.columns);
+  const same = seen.user === state.user && answers.some((one) => one instanceof Error);
+  if (state.mode === "user" && (list || !same)) seen = { user: state.user, items: list?.seen ?? [] };
+  drawWho();
+}
 
 function drawList(name, answer, answers) {
-  const card = cards.get(name);
-  const title = h("header", {}, h("h2", {}, shown().length > 1 || models.length > 1 ? `${name} ` : "Recommendations ", h("span", { class: "note" }, card?.kind ?? "")), card ? lists.about(card) : null);
-  const body = answer instanceof Error ? [lists.failed(answer.message, ask)] : filled(name, answer, answers);
-  return h("section", { class: "list", "aria-label": `Recommendations of ${name}` }, title, ...body);
+  const card = cards.get(name), open = former(name)?.querySelector("details")?.open;
+  const title = h("header", {}, h("h2", {}, shown().length > 1 || models.length > 1 ? `${name} ` : "Recommendations ", h("span", { class: "note" }, card?.kind ?? "")), card ? lists.about(card, open) : null);
+  return h("section", { class: "list", "data-model": name, "aria-label": `Recommendations of ${name}` }, title, ...filled(name, answer, answers));
 }
 
 function filled(name, answer, answers) {
   if (answer.unknown_users.length) return [lists.nothing("Unknown user", `The model learned from nobody with the id “${state.user}”.`)];
   const [list] = answer.results;
-  for (const seen of list.seen ?? []) if (seen.columns) titles.set(seen.item, seen.columns);
-  if (state.mode === "user" && name === state.model) drawHistory(list.seen ?? [], false);
-  if (state.mode === "history" && name === state.model) drawWho();
-  const names = new Map((list.seen ?? []).map((seen) => [seen.item, titleOf(seen)]));
+  const names = new Map((list.seen ?? []).map((one) => [one.item, titleOf(one)]));
   const other = answers.find((one) => one !== answer && one.results)?.results[0];
   const ranks = new Map((other?.items ?? []).map((item) => [item.item, item.rank]));
   const notes = [];
@@ -156,17 +179,21 @@ function filled(name, answer, answers) {
 
 async function alike(item, model) {
   $("similar-title").textContent = `Similar to ${titleOf(item)}`;
+  const signal = similarTurn();
+  if ($("similar").open) $("similar-title").focus();
+  else $("similar").showModal();
   $("similar-list").replaceChildren(lists.waiting());
-  if (!$("similar").open) $("similar").showModal();
   try {
-    const parameters = model in state.b ? { parameters: { b: state.b[model] } } : {};
-    const found = await api.similar({ model, items: [item.item], k: K, ...parameters });
+    const found = await api.similar({ model, items: [item.item], k: K, ...changed(model) }, signal);
+    if (signal.aborted) return;
     const rows = found.results[0].items.map((one) => lists.row(one, { acts: [
       ["Similar", `Items similar to ${titleOf(one)}`, () => alike(one, model)],
       ...(state.mode === "history" ? [["Add", `Add ${titleOf(one)} to what was used`, () => { $("similar").close(); add(one); }]] : [])] }));
     $("similar-list").replaceChildren(rows.length ? h("ol", {}, rows) : lists.nothing("Nothing similar", "Nobody used this together with anything else."));
   } catch (error) {
-    $("similar-list").replaceChildren(lists.failed(error.message, () => alike(item, model)));
+    if (signal.aborted) return;
+    if (error.status === 401) { $("similar").close(); lock(error); return; }
+    $("similar-list").replaceChildren(lists.failed(error.message, () => alike(item, model), "h3"));
   }
 }
 
@@ -183,7 +210,6 @@ function add(item) {
 function remove(id) {
   state.history = state.history.filter((one) => one !== id);
   drawWho();
-  ($("history").querySelector("button") ?? $("query")).focus();
   ask();
 }
 
@@ -213,32 +239,45 @@ function theme(name) {
   $("theme").setAttribute("aria-label", `Colours: ${name}. Change`);
 }
 
-function unlock() {
-  $("key-wrong").hidden = api.key.get() === null;
-  if (!$("locked").open) $("locked").showModal();
+function lock(error) {
+  turn();
+  $("models").hidden = $("who").hidden = true;
+  place(lists.locked(() => unlock("")));
+  unlock(error.message);
 }
 
-async function start() {
-  place([lists.waiting()]);
-  try {
-    models = await api.models();
-    if (!models.length) { place([lists.nothing("No model", "The service holds no model yet.")]); return; }
-    recall();
-    await choose();
-  } catch (error) {
-    if (error.status === 401) unlock();
-    else place([lists.failed(error.message, start)]);
-  }
+function unlock(wrong) {
+  $("key-wrong").textContent = wrong;
+  $("key-wrong").hidden = !wrong;
+  if (!$("locked").open) $("locked").showModal();
+  $("key").focus();
+}
+
+function useKey(event) {
+  event.preventDefault();
+  const given = $("key").value.trim();
+  if (!api.key.fits(given)) { unlock("This key cannot be sent: a key has only unaccented letters, digits and signs."); return; }
+  $("key").value = "";
+  api.key.set(given);
+  $("locked").close();
+  start();
 }
 
 const guarded = (work) => async (...given) => {
   try {
     await work(...given);
   } catch (error) {
-    if (error.status === 401) unlock();
-    else place([lists.failed(error.message, start)]);
+    fail(error, () => guarded(work)(...given));
   }
 };
+
+const start = guarded(async () => {
+  wait([lists.waiting()]);
+  models = await api.models();
+  if (!models.length) { place(lists.nothing("No model", "The service holds no model yet.", "h2")); return; }
+  recall();
+  await choose();
+});
 
 theme(THEMES.includes(localStorage.getItem("monogram-theme")) ? localStorage.getItem("monogram-theme") : "auto");
 $("theme").addEventListener("click", () => theme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % 3]));
@@ -248,7 +287,10 @@ $("by-history").addEventListener("click", () => mode("history"));
 $("by-user").addEventListener("click", () => { mode("user"); $("user").focus(); });
 $("user-form").addEventListener("submit", (event) => { event.preventDefault(); state.user = $("user").value.trim(); drawWho(); ask(); });
 $("clear").addEventListener("click", () => { state.history = []; drawWho(); $("query").focus(); ask(); });
-$("key-form").addEventListener("submit", (event) => { event.preventDefault(); api.key.set($("key").value); $("locked").close(); start(); });
-window.addEventListener("hashchange", guarded(async () => { recall(); await choose(); }));
-search({ model: () => state.model, taken: () => new Set(state.history), pick: add, tell });
+$("key-form").addEventListener("submit", useKey);
+$("locked").addEventListener("close", () => { if (api.key.get() === null) $("lists").querySelector("button")?.focus(); });
+$("similar").addEventListener("close", similarTurn);
+$("skip").addEventListener("click", (event) => { event.preventDefault(); $("lists").focus(); });
+window.addEventListener("hashchange", guarded(async () => { if (models.length) { recall(); await choose(); } }));
+search({ model: () => state.model, taken: () => new Set(state.history), pick: add, tell, lock });
 start();
