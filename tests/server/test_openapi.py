@@ -21,7 +21,8 @@ LEFT_OUT = [positive_data_acceptance]
 def server(start, shop, tmp_path_factory):
     folder = tmp_path_factory.mktemp("open")
     shutil.copy(shop / "shop.mono", folder / "shop.mono")
-    return start(folder / "shop.mono", "--items", shop / "items.csv", "--updates", "--refresh", 0.2)
+    more = ("--max-body", 10**8)  # a wrong body may be a large one: that is another test's
+    return start(folder / "shop.mono", "--items", shop / "items.csv", "--updates", "--refresh", 0.2, *more)
 
 
 @pytest.fixture(scope="module")

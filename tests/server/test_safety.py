@@ -265,6 +265,9 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path):
     assert read_key(None, {}) is None
     with pytest.raises(settings_.ParameterError, match="16"):
         read_key(None, {"MONOGRAM_KEY": "short"})
+    for strange in ("clé" * 10, "two\tparts of a key, one line", "two\nlines of a key of sixteen"):
+        with pytest.raises(settings_.ParameterError, match="ASCII"):
+            read_key(None, {"MONOGRAM_KEY": strange})
     with pytest.raises(settings_.ParameterError, match="cannot be read"):
         read_key(str(tmp_path / "none"), {})
 

@@ -110,6 +110,8 @@ def read_key(path: str | None, environment: Mapping[str, str] = os.environ) -> b
         key = environment[KEY_VARIABLE].strip()
     else:
         return None
+    if not key.isascii() or not key.isprintable():
+        raise ParameterError("the API key has letters that a header cannot carry; expected plain ASCII")
     if len(key) < SHORTEST_KEY:
         raise ParameterError(f"the API key has {len(key)} characters; expected at least {SHORTEST_KEY}")
     return digest(key.encode())
