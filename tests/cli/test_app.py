@@ -116,3 +116,41 @@ def test_the_shell_completes(words, offered):
     script = "import sys; sys.argv = ['monogram']; from monogram.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
     assert offered in done.stdout.split()
+
+
+HALF_MADE = """
+import signal, sys
+from monogram.cli.app import stoppable
+
+class Half:
+    def __del__(self):
+        raise AttributeError("half made")
+
+try:
+    with stoppable():
+        held = Half()
+        try:
+            {}
+        finally:
+            del held
+except (KeyboardInterrupt, SystemExit) as stop:
+    print(type(stop).__name__, getattr(stop, "code", ""))
+Half()
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "out", "silent"),
+    [
+        ("signal.raise_signal(signal.SIGINT)", "KeyboardInterrupt \n", True),
+        ("signal.raise_signal(signal.SIGTERM)", "SystemExit 143\n", True),
+        ("pass", "", False),
+    ],
+)
+def test_what_a_signal_leaves_half_made_ends_in_silence(does, out, silent):
+    done = subprocess.run(
+        [sys.executable, "-c", HALF_MADE.format(does)], capture_output=True, text=True, check=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert done.stdout == out
+    assert done.stderr.count("half made") == (0 if silent else 2)

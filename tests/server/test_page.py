@@ -204,6 +204,16 @@ def test_the_skip_link_keeps_what_was_used(open_page, log):
     assert "history" in page.url
 
 
+def test_a_search_does_not_wait_for_the_models(open_page):
+    page, held = open_page(), []
+    page.route("**/v1/models", lambda route: held.append(route))
+    page.reload()
+    page.get_by_label("Search the catalogue").fill("the")
+    expect(page.locator("#options").get_by_role("option")).to_have_count(12)
+    held[0].continue_()
+    expect(page.get_by_text("Nothing used yet")).to_be_visible()
+
+
 def test_the_search_says_how_much_it_leaves_out(open_page, log):
     page = open_page(size={"width": 1280, "height": 700})
     page.get_by_label("Search the catalogue").focus()

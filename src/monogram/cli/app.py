@@ -139,12 +139,31 @@ def main() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Inside, SIGTERM is an exit that lets files be cleaned up."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    """Inside, SIGTERM is an exit that lets files be cleaned up; what a signal leaves half made ends in silence."""
+    stopped, complain = False, sys.unraisablehook
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal stopped
+        stopped = True
+        if number == signal.SIGTERM:
+            sys.exit(TERMINATED)
+        signal.default_int_handler(number, frame)
+
+    def tell(what: Any) -> None:
+        if not stopped:
+            complain(what)
+
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
+    sys.unraisablehook = tell
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if not stopped:
+            sys.unraisablehook = complain
 
 
 def _unplug() -> None:

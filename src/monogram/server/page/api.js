@@ -59,5 +59,5 @@ export const models = () => call("/v1/models").then((found) => found.models);
 export const card = (name) => call(`/v1/models/${encodeURIComponent(name)}`);
 export const recommend = (body, signal) => call("/v1/recommend", { body, signal });
 export const similar = (body, signal) => call("/v1/similar", { body, signal });
-export const items = (model, query, limit, signal) =>
-  call(`/v1/items?${new URLSearchParams({ model, query, limit })}`, { signal });
+export const items = (model, query, limit, signal) => // before the models are known, those of the first one
+  call(`/v1/items?${new URLSearchParams({ ...(model === null ? {} : { model }), query, limit })}`, { signal });
