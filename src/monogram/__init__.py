@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monogram.models.baselines import ItemKNN, Popularity
     from monogram.models.factorization import WRMF
     from monogram.models.files import load
-    from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
+    from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE, Tempered
     from monogram.models.sparse import SLIM
     from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
     from monogram.models.spectrum import Spectrum
@@ -47,6 +47,7 @@ _HOMES: dict[str, str] = {
     "RegularizedPCA": "monogram.models.spectral",
     "SLIM": "monogram.models.sparse",
     "Spectrum": "monogram.models.spectrum",
+    "Tempered": "monogram.models.full_rank",
     "VLAE": "monogram.models.spectral",
     "WLAE": "monogram.models.spectral",
     "WRMF": "monogram.models.factorization",
@@ -79,6 +80,7 @@ __all__ = [
     "Recommender",
     "RegularizedPCA",
     "Spectrum",
+    "Tempered",
     "__version__",
     "evaluate",
     "load",

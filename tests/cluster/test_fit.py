@@ -16,7 +16,7 @@ from monogram.cluster.client import Run
 from monogram.engine import spectrum
 from monogram.errors import MemoryBudgetError, NumericalError, ParameterError
 
-FULL_RANK = [mg.EASE(l2=20), mg.EDLAE(l2=20, dropout=0.4), mg.DEQL(l2=20, b=0.7), mg.DLAE(l2=20)]
+FULL_RANK = [mg.EASE(l2=20), mg.EDLAE(l2=20, dropout=0.4), mg.DEQL(l2=20, b=0.7), mg.DLAE(l2=20), mg.Tempered(l2=20)]
 SPECTRAL = [mg.LRR(rank=8, l2=30), mg.RegularizedPCA(rank=8, l2=2), mg.RG2(rank=8, l2=0.3)]
 
 

@@ -207,7 +207,7 @@ def test_frozen_penalties_are_those_of_the_fit(model, solver):
     penalties = 3 + 0.4 / 0.6 * (first**2).sum(axis=0)
     exact = np.linalg.inv(dense.T @ dense + np.diag(penalties))
     c, d = np.diag(exact), (dense**2).sum(axis=0)
-    theta, delta = model._head(c, penalties, d)
+    theta, delta = model._head(c, penalties, d, (dense > 0).sum(axis=0))
     expected = -exact * (theta / c)
     np.fill_diagonal(expected, delta)
     np.testing.assert_allclose(found.item_weights(), expected, atol=1e-12)

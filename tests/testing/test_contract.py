@@ -27,6 +27,7 @@ SMALL = {
     "dlae": {"l2": 1.0},
     "edlae": {"l2": 1.0},
     "deql": {"l2": 1.0},
+    "tempered": {"l2": 1.0, "item_power": -0.1, "b": 0.3},
     "slim": {"l1": 1.0, "l2": 1.0},
     "item_knn": {"shrink": 1.0},
 }

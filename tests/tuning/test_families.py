@@ -20,6 +20,8 @@ SETTINGS = {
     "edlae": [{"l2": 5, "dropout": 0.4}, {"l2": 5, "dropout": 0}],
     "deql": [{"l2": 5, "dropout": 0.4, "b": b} for b in (0.1, 0.7, 2)]
     + [{"l2": 50, "dropout": 0.4, "b": 0.7, "zero_diagonal": True}],
+    "tempered": [{"l2": 5, "dropout": 0.4, "user_power": power} for power in (0, 0.5, 1)]
+    + [{"l2": 5, "dropout": 0.4, "item_power": power, "b": 0.4} for power in (-0.5, 0.2)],
     "low_rank_dlae": [{"l2": 5, "dropout": 0.4, "rank": rank} for rank in (3, 9)],
     "low_rank_edlae": [
         {"l2": 5, "dropout": 0.4, "rank": 9, "solver": solver} for solver in ("closed_form", "svd", "alternating")
@@ -72,6 +74,9 @@ def test_shared_is_alone_in_the_dual(split):
     room = Families(Task(wide, parse("ndcg@5"), dtype="float64"))
     for trial in room.run(grouped(settings("dlae", "edlae", "deql", "low_rank_dlae"))[0]):
         assert trial.value == pytest.approx(alone(trial.setting, wide), abs=1e-6), trial
+    for group in grouped(settings("tempered")):
+        for trial in room.run(group):
+            assert trial.value == pytest.approx(alone(trial.setting, wide), abs=1e-6), trial
     assert room._gram is None
 
 
@@ -93,6 +98,11 @@ def test_one_inverse_for_each_pair_and_one_gram_for_all(split, monkeypatch):
     for group in groups:
         room.run(group)
     assert made == {"inverse": 4, "gram": 1}
+    groups = grouped(settings("edlae", "tempered"))
+    assert len(groups) == 4  # (5, 0.4), (5, 0); with a user_power of 0.5 and 1: that of 0 is with the first
+    for group in groups:
+        room.run(group)
+    assert made == {"inverse": 8, "gram": 3}
 
 
 def test_without_room_the_gram_is_made_anew(split):

@@ -171,6 +171,24 @@ def test_what_is_not_on_a_path(split, cheap):
     assert "dropout/(1 − dropout) = 0.1·l2" in str(planned)
 
 
+def test_a_path_has_one_weighting_of_the_users(log, cheap, made, monkeypatch):
+    task = Task(mg.splits.strong(log), parse("ndcg@10"), dtype="float64")
+    settings = [
+        Setting.of("tempered", {"l2": l2, "dropout": 0, "user_power": power, "item_power": t})
+        for power in (0, 0.5)
+        for l2 in L2S
+        for t in (0, -0.3)
+    ]
+    planned = plan(Families(task), settings, Budget())
+    assert planned.counts()["paths"] == 2
+    assert "2 Grams are made, one for each user_power, and kept" in str(planned)
+    values, _ = tried(Families(task), planned.groups, monkeypatch)
+    assert (made["inverses"], made["paths"]) == (0, 2)
+    expected, _ = tried(Families(task), grouped(settings), monkeypatch)
+    assert made["inverses"] == 2 * len(L2S)
+    assert values == pytest.approx(expected, abs=1e-12)
+
+
 def test_users_instead_of_items_keep_their_inverses(log, cheap):
     few = mg.splits.holdout(log.matrix[:20], share=0.1)
     planned = plan(Families(Task(few, parse("ndcg@5"))), on_a_path(0), Budget())

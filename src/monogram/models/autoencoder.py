@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import inverse
+from monogram.engine import inverse, weighting
 from monogram.engine.disk import Tiled, disk, free
 from monogram.engine.gram import squares
 from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
@@ -28,11 +28,16 @@ NOISE = 1e-13  # of a penalty: what the order of a sum may change
 
 @dataclass(frozen=True)
 class Solved:
-    """The inverse C = (S + diag ℓ)⁻¹ of a fit, its penalties ℓ, and d = diag S."""
+    """The inverse C = (S + diag ℓ)⁻¹ of a fit, its penalties ℓ, d = diag S, and the users of each item.
+
+    `weights` are those of the users; None where all are 1.
+    """
 
     inverse: inverse.Inverse | Tiled
     penalties: Float
     d: Float
+    counts: Float
+    weights: Float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,14 @@ def factor(theta: Float, c: Float, dtype: Any) -> Float:
     with np.errstate(over="ignore", under="ignore"):
         found: Float = (-theta / c).astype(dtype).astype(np.float64)
     return found
+
+
+@dataclass(frozen=True)
+class Again:
+    """A log, and the factor of the users' weights of an earlier fit: `fit` takes it in place of the log."""
+
+    log: Interactions
+    unit: float | None
 
 
 Factors = tuple[NDArray[Any], NDArray[Any], float]
@@ -87,13 +100,41 @@ class Autoencoder(Recommender):
         """The penalty l2 and the dropout."""
         raise TypeError(f"{type(self).__name__} must define _rates()")
 
-    def _head(self, c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
-        """The rescaling θ and the diagonal δ."""
-        raise TypeError(f"{type(self).__name__} must define _head(c, penalties, d)")
+    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+        """The rescaling θ and the diagonal δ; `counts` are the users of each item."""
+        raise TypeError(f"{type(self).__name__} must define _head(c, penalties, d, counts)")
+
+    def _user_power(self) -> float:
+        """The power α of the users' weights |I_u|^(−α); 0 where all count alike."""
+        return 0.0
+
+    def _user_weights(self, matrix: Any, unit: float | None) -> Float | None:
+        """The weights of the users for a factor `unit` (see `engine.weighting`); None where all are 1."""
+        return None if unit is None else weighting.user_weights(matrix, self._user_power(), unit)
+
+    def _scaled(self, matrix: Any, unit: float | None) -> Any:
+        """The data whose Gram is S: X̃ = diag(√w)·X, or X itself where no user has a weight."""
+        return inverse.rooted(matrix, self._user_weights(matrix, unit))
+
+    def _data(self, log: Interactions, work: Work) -> Any:
+        """X̃ of a log; where no factor of the weights was given, it is that of this log."""
+        if work.data is None:
+            if work.unit is None and self._user_power() != 0:
+                work.unit = weighting.unit(log.matrix, self._user_power())
+            work.data = self._scaled(log.matrix, work.unit)
+        return work.data
+
+    def _tiny(self) -> Any:
+        """The smallest data that compiles what a fit calls: weighted, it is of another precision."""
+        return self._scaled(tiny(), 1.0 if self._user_power() else None)
+
+    def _copied(self, size: Size) -> int:
+        """Bytes of the weighted data beside the log: by user, and once more by item."""
+        return 16 * size.events if self._user_power() else 0
 
     def _extra(self, size: Size, work: Work) -> Extra:
         """What the fit takes beside the inverse."""
-        return Extra()
+        return Extra(bytes=self._copied(size))
 
     def _penalties(self, d: Float) -> Float:
         l2, dropout = self._rates()
@@ -102,9 +143,10 @@ class Autoencoder(Recommender):
         return np.where((d == 0) & (penalties == 0), 1.0, penalties)
 
     def _warm(self, work: Work) -> None:
+        data = self._tiny()
         for solve in (inverse.primal, inverse.dual):
-            solved = solve(tiny(), np.ones(2), dtype=work.dtype)
-            inverse.certificate(tiny(), np.ones(2), solved)
+            solved = solve(data, np.ones(2), dtype=work.dtype)
+            inverse.certificate(data, np.ones(2), solved)
             if isinstance(solved, inverse.Primal):
                 solved.into_weights(np.ones(2), np.ones(2), 1)
 
@@ -120,8 +162,10 @@ class Autoencoder(Recommender):
             return inverse_plan(work.cluster, size, work.budget, dtype=work.dtype, extra=extra)
         l2, dropout = self._rates()
         solvers: tuple[str, ...] = ("primal", "dual")
+        copied = self._copied(size)
         if "disk" in self.solvers:
-            others = (on_disk(size, work.budget, dtype=work.dtype, threads=work.threads), *others)
+            others = (on_disk(size, work.budget - copied, dtype=work.dtype, threads=work.threads), *others)
+        others = tuple(replace(one, bytes=one.bytes + copied) for one in others)
         if l2 == 0 and dropout == 0:  # the others divide by the penalties
             if work.solver not in ("auto", "primal", "disk"):
                 raise ParameterError(
@@ -146,28 +190,30 @@ class Autoencoder(Recommender):
         chosen = self._planned(size, work).require().chosen
         work.tick("plan")
         work.used, work.planned = chosen.solver, chosen.bytes
-        d = squares(log.matrix)
+        data = self._data(log, work)
+        d = squares(data)
         penalties = self._penalties(d)
+        rest = penalties, d, used(data), self._user_weights(log.matrix, work.unit)
         how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "stage": work.tick}
         if work.cluster is not None:
             from monogram.cluster.solve import primal
 
             way = "tiles" if "tiles" in chosen.solver else "one_worker"
             keep = known if known is not None and known.flags.writeable else None  # else it is whole already
-            return Solved(primal(work.cluster, log.matrix, penalties, way, keep=keep, **how), penalties, d)
+            return Solved(primal(work.cluster, data, penalties, way, keep=keep, **how), *rest)
         if chosen.solver == "disk":
             assert work.scratch is not None
-            room = work.budget - beside_tiles(size, work.threads)
-            return Solved(disk(log.matrix, penalties, folder=work.scratch, room=room, **how), penalties, d)
+            room = work.budget - beside_tiles(size, work.threads) - self._copied(size)
+            return Solved(disk(data, penalties, folder=work.scratch, room=room, **how), *rest)
         if chosen.solver == "primal":
-            return Solved(inverse.primal(log.matrix, penalties, known=known, **how), penalties, d)
-        return Solved(inverse.dual(log.matrix, penalties, **how), penalties, d)
+            return Solved(inverse.primal(data, penalties, known=known, **how), *rest)
+        return Solved(inverse.dual(data, penalties, **how), *rest)
 
     def _solve(self, log: Interactions, work: Work) -> Solved:
         """Plan, invert, and judge the inverse."""
         solved = self._inverted(log, work, work.gram)
         work.tick("diagonal")
-        work.residual, work.error = inverse.certificate(log.matrix, solved.penalties, solved.inverse)
+        work.residual, work.error = inverse.certificate(work.data, solved.penalties, solved.inverse)
         work.tick("residual")
         try:
             judge(work)
@@ -177,6 +223,16 @@ class Autoencoder(Recommender):
                 raise NumericalError(f"{error}. Its files may have been damaged: they are gone, fit again") from error
             raise
         return solved
+
+
+def used(matrix: Any) -> Float:
+    """How many users each item has."""
+    return np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.float64)
+
+
+def roots(log: Interactions, weights: Float | None) -> Float:
+    """The roots √w of the users' weights."""
+    return np.ones(log.n_users) if weights is None else np.sqrt(weights)
 
 
 def tiny() -> NDArray[np.float32]:

@@ -111,7 +111,7 @@ class Recommender:
                 weights = self._fit(data, work)
             work.tick("weights")
         measured = (peak.bytes, work.planned, work.residual, work.error, work.rank, tuple(work.record), work.deviation)
-        report = Report(work.used, work.dtype, number, work.seconds, *measured, note=work.note)
+        report = Report(work.used, work.dtype, number, work.seconds, *measured, note=work.note, unit=work.unit)
         self._become(data, weights, report, kept=work.kept)
         return self
 
@@ -154,7 +154,8 @@ class Recommender:
         """The solver to use, checked."""
         if keep_gram:
             raise ParameterError(
-                f"keep_gram is for the full-rank models (EASE, DLAE, EDLAE, DEQL); {type(self).__name__} keeps no Gram"
+                "keep_gram is for the full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered); "
+                f"{type(self).__name__} keeps no Gram"
             )
         return check_solver(solver, self.solvers)
 

@@ -20,8 +20,8 @@ def check(model: Recommender, cluster: Any, solver: str) -> None:
     if not model._on_cluster():
         raise ParameterError(
             f"{type(model).__name__} is fitted on one machine; cluster is for the full-rank models (EASE, DLAE, EDLAE, "
-            "DEQL) and the spectral ones (LRR, RegularizedPCA, DropoutMF, NuclearPower, WLAE, VLAE, and RG2 in closed "
-            "form)"
+            "DEQL, Tempered) and the spectral ones (LRR, RegularizedPCA, DropoutMF, NuclearPower, WLAE, VLAE, and RG2 "
+            "in closed form)"
         )
     model._solver(solver, False)
     if solver not in ("auto", "primal"):

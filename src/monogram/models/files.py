@@ -174,6 +174,8 @@ def _report(stored: dict[str, Any]) -> Report:
     from monogram.models.work import Report
 
     report = Report(**stored)
+    if report.unit is not None and not (isinstance(report.unit, float) and 0 < report.unit < np.inf):
+        raise DataError("its report has a factor of the users' weights that is not a finite number above 0")
     if not isinstance(report.seconds, dict):
         raise DataError("its report has no seconds by stage")
     texts = ("solver", "dtype", "seconds", "objectives", "note")

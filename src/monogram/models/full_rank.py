@@ -20,7 +20,7 @@ from monogram.engine.gram import gram
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models import matrix_free
-from monogram.models.autoencoder import Autoencoder, Kept, Solved, factor, tiny
+from monogram.models.autoencoder import Again, Autoencoder, Kept, Solved, factor, roots
 from monogram.models.parameters import param
 from monogram.models.work import SOLVERS, Report, Work, check_solver
 from monogram.weights import Dense, Dual, Free, Weights
@@ -120,9 +120,10 @@ class FullRank(Autoencoder):
     ) -> Self:
         """A new fitted model of the same log with other parameters; this one stays as it is.
 
-        Another head (a, b, zero_diagonal) costs no factorisation. Another l2 or dropout costs one, and no pass over the
-        log: it needs the Gram, which `fit(..., keep_gram=True)` keeps; a matrix-free model needs none, and costs a fit.
-        For another class, `fit` takes this model in place of the log: `DEQL(l2=50).fit(model)`.
+        Another head (a, b, zero_diagonal, item_power) costs no factorisation. Another l2 or dropout costs one, and no
+        pass over the log: it needs the Gram, which `fit(..., keep_gram=True)` keeps; a matrix-free model needs none,
+        and costs a fit. Another user_power is another Gram: that is a fit on the log. For another class, `fit` takes
+        this model in place of the log: `DEQL(l2=50).fit(model)`.
 
         Parameters
         ----------
@@ -147,9 +148,12 @@ class FullRank(Autoencoder):
         return self._planned(size, work, (cost,))
 
     def _extra(self, size: Size, work: Work) -> Extra:
-        return Extra(bytes=size.items**2 * np.dtype(work.dtype).itemsize if work.keep_gram else 0)
+        kept = size.items**2 * np.dtype(work.dtype).itemsize if work.keep_gram else 0
+        return Extra(bytes=kept + self._copied(size))
 
     def _source(self, log: Any) -> tuple[Interactions, Any]:
+        if isinstance(log, Again):
+            return log.log, log
         if not isinstance(log, FullRank):
             return super()._source(log)
         from monogram.models import updates
@@ -158,7 +162,9 @@ class FullRank(Autoencoder):
         return log.log_, log
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
-        if work.given is not None:
+        if isinstance(work.given, Again):
+            work.unit = work.given.unit
+        elif work.given is not None:
             from monogram.models import updates
 
             weights = updates.another_head(self, work)
@@ -170,18 +176,18 @@ class FullRank(Autoencoder):
         if work.keep_gram and work.gram is None:
             work.gram = np.zeros((log.n_items, log.n_items), work.dtype, order="F")
             if work.cluster is None:  # else it comes from there
-                gram(log.matrix, work.gram, threads=work.threads, done=lambda k: work.tick("gram", k))
+                gram(self._data(log, work), work.gram, threads=work.threads, done=lambda k: work.tick("gram", k))
         solved = self._solve(log, work)
-        theta, delta = self._head(solved.inverse.diagonal, solved.penalties, solved.d)
         c = solved.inverse.diagonal
-        weights = _weights(solved.inverse, log, solved.penalties, theta, delta, work.threads)
+        theta, delta = self._head(c, solved.penalties, solved.d, solved.counts)
+        weights = _weights(solved, log, theta, delta, work.threads)
         scale = factor(theta, c, work.dtype) if isinstance(weights, Dense) else None
         work.kept = Kept(c, solved.penalties, work.gram, scale)
         return weights
 
     def _warm(self, work: Work) -> None:
         if work.solver == free.NAME:
-            probing.warm(tiny(), work.dtype)
+            probing.warm(self._tiny(), work.dtype)
         else:
             super()._warm(work)
 
@@ -194,7 +200,7 @@ class FullRank(Autoencoder):
 
     def _theta(self, solved: Solved) -> Float:
         """The rescaling θ by which it ranks what a history does not hold; see `shared_weights`."""
-        return self._head(solved.inverse.diagonal, solved.penalties, solved.d)[0]
+        return self._head(solved.inverse.diagonal, solved.penalties, solved.d, solved.counts)[0]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -210,7 +216,7 @@ class EASE(FullRank):
     def _rates(self) -> tuple[float, float]:
         return self.l2, 0.0
 
-    def _head(self, c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
+    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
         return np.ones_like(c), np.zeros_like(c)
 
 
@@ -229,7 +235,7 @@ class EDLAE(FullRank):
     def _rates(self) -> tuple[float, float]:
         return self.l2, self.dropout
 
-    def _head(self, c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
+    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
         return np.ones_like(c), np.zeros_like(c)
 
 
@@ -249,7 +255,7 @@ class DLAE(FullRank):
     def _rates(self) -> tuple[float, float]:
         return self.l2, self.dropout
 
-    def _head(self, c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
+    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
         theta = c * penalties
         return theta, np.where(d == 0, 0.0, 1 - theta)
 
@@ -286,7 +292,7 @@ class DEQL(FullRank):
     def _rates(self) -> tuple[float, float]:
         return self.l2, self.dropout
 
-    def _head(self, c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
+    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
         q, gamma, b2 = 1 - self.dropout, self._gamma(), self.b**2
         delta = np.zeros_like(c)
         if not self.zero_diagonal and b2 > 0:
@@ -297,22 +303,56 @@ class DEQL(FullRank):
         return 1 / q - (q**2 * b2 / gamma) * delta, delta
 
 
+@dataclass(kw_only=True, eq=False)
+class Tempered(FullRank):
+    """EDLAE, or DEQL, with weights of users and a power of popularity; one inverse, as they have.
+
+    Minimises Σ_u w_u‖x_u − x_u·B‖² + ‖Λ^½B‖² with diag B = 0 and Λ = diag(l2 + dropout/(1 − dropout)·d), d = diag S and
+    S = Xᵀ·diag(w)·X; with b above 0 DEQL's expected loss (a = 1), each user's error times w_u. Solution: that of EDLAE
+    or DEQL with this S. Then each column is multiplied by max(users of the item, ½)^item_power, which needs no inverse.
+
+    A user counts w_u = unit·n_u^(−user_power), so that long histories weigh less; n_u is the sum of the user's row (of
+    a binary log: the number of items). With unit = Σ_v n_v / Σ_v n_v^(1 − user_power) the mean weight of an event is 1;
+    it is that of the log of the fit, and stays as users come and go (`report_.unit`).
+    """
+
+    name: ClassVar[str] = "tempered"
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
+    user_power: float = param(0.5, "how much less long histories count: 0 all events alike", low=0, high=2)
+    item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2)
+    b: float = param(0.0, "weight of the error on kept entries; 0: none, and a zero diagonal", low=0, high=1e6)
+
+    def _rates(self) -> tuple[float, float]:
+        return self.l2, self.dropout
+
+    def _user_power(self) -> float:
+        return self.user_power
+
+    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+        same: FullRank = EDLAE(l2=self.l2, dropout=self.dropout)
+        if self.b > 0:
+            same = DEQL(l2=self.l2, dropout=self.dropout, b=self.b)
+        theta, delta = same._head(c, penalties, d, counts)
+        popularity = np.maximum(counts, 0.5) ** self.item_power
+        return theta * popularity, delta * popularity
+
+
 def shared_weights(solved: Solved, log: Interactions, threads: int) -> Dense | Dual:
     """The weights B that models of one l2 and dropout share: (hB)·θ ranks as each of them; the inverse is gone after.
 
     Their `heads` rank for every θ in one pass.
     """
     one = np.ones(log.n_items)
-    return _weights(solved.inverse, log, solved.penalties, one, 0 * one, threads)
+    return _weights(solved, log, one, 0 * one, threads)
 
 
-def _weights(
-    solved: inverse.Inverse | Tiled, log: Interactions, penalties: Float, theta: Float, delta: Float, threads: int
-) -> Dense | Dual:
-    c = solved.diagonal
-    if isinstance(solved, Tiled):
-        return Dense(solved.into_weights(-theta / c, delta, threads), solved.scratch)
-    if isinstance(solved, inverse.Primal):
-        return Dense(solved.into_weights(-theta / c, delta, threads))
+def _weights(solved: Solved, log: Interactions, theta: Float, delta: Float, threads: int) -> Dense | Dual:
+    found, penalties = solved.inverse, solved.penalties
+    c = found.diagonal
+    if isinstance(found, Tiled):
+        return Dense(found.into_weights(-theta / c, delta, threads), found.scratch)
+    if isinstance(found, inverse.Primal):
+        return Dense(found.into_weights(-theta / c, delta, threads))
     scale = -theta / (c * penalties)
-    return Dual(solved.inverse, log.matrix, penalties, scale, theta + delta, np.ones(log.n_users))
+    return Dual(found.inverse, log.matrix, penalties, scale, theta + delta, roots(log, solved.weights))

@@ -13,12 +13,14 @@ import numpy as np
 from monogram.engine.gram import squares
 from monogram.errors import ParameterError, one_of
 from monogram.models import updates
+from monogram.models.autoencoder import used
 from monogram.models.base import Recommender
 from monogram.models.full_rank import DEQL, DLAE, EDLAE, FullRank
 from monogram.weights import Dense, Dual, Free, Weights
 from monogram.weights.rescaled import Rescaled
 
 AS_DEQL: dict[type[FullRank], float] = {EDLAE: 0.0, DLAE: 1.0}  # the b of each
+COSTLY = ("l2", "dropout", "user_power")  # another value is another inverse
 
 
 def parameters(model: Recommender) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def parameters(model: Recommender) -> dict[str, Any]:
         return {}
     if not isinstance(model.weights_, Free) and model._kept is None:
         return {}
-    own = {name: value for name, value in model.params().items() if name not in ("l2", "dropout")}
+    own = {name: value for name, value in model.params().items() if name not in COSTLY}
     return own | ({"b": AS_DEQL[type(model)]} if _as_deql(model) else {})
 
 
@@ -67,8 +69,8 @@ def _under(model: FullRank, other: FullRank) -> Weights:
         free = copy.copy(held)
         free.head = other._head
         return free
-    kept, d = model._kept, squares(model.log_.matrix)
-    theta, delta = other._head(kept.c, kept.penalties, d)
+    kept, data = model._kept, model._scaled(model.log_.matrix, model.report_.unit)
+    theta, delta = other._head(kept.c, kept.penalties, squares(data), used(data))
     if isinstance(held, Dual):
         dual = copy.copy(held)
         dual.scale, dual.own = -theta / (kept.c * kept.penalties), theta + delta

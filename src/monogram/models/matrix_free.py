@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from monogram.data.interactions import Interactions
 from monogram.engine import free, probing
 from monogram.engine.gram import squares
-from monogram.models.autoencoder import alike, judge, tiny
+from monogram.models.autoencoder import alike, judge
 from monogram.models.work import Work
 from monogram.weights import Free
 
@@ -19,9 +19,10 @@ def fit(model: FullRank, log: Interactions, work: Work, planned: int) -> Free:
     """The sparse data and c, estimated; the certificate is that of a few columns."""
     work.tick("plan")
     work.used, work.planned = free.NAME, planned
-    probing.warm(tiny(), work.dtype)
+    probing.warm(model._tiny(), work.dtype)
     work.tick("compile")
-    system = free.System(log.matrix, model._penalties(squares(log.matrix)), work.dtype)
+    data = model._data(log, work)
+    system = free.System(data, model._penalties(squares(data)), work.dtype)
     work.tick("transpose")
     tolerance, c = free.TOLERANCE[work.dtype], None
     if model.diagonal:
@@ -30,16 +31,21 @@ def fit(model: FullRank, log: Interactions, work: Work, planned: int) -> Free:
     work.residual, work.error = free.certificate(system, tolerance=tolerance, threads=work.threads)
     work.tick("residual")
     judge(work)
-    return Free(log.matrix, system.penalties, tolerance, work.dtype, c, system=system)
+    weights = model._user_weights(log.matrix, work.unit)
+    return Free(log.matrix, system.penalties, tolerance, work.dtype, c, weights, system=system)
 
 
 def another_head(model: FullRank, held: Free, work: Work) -> Free | None:
     """The weights of a model with the penalties of another; None where those differ, or c is needed and not there."""
     given: FullRank = work.given
     same = alike(model._penalties(held.system.d), held.penalties).all() and work.dtype == held.system.dtype
+    if model._user_power() == given._user_power():
+        work.unit = given.report_.unit  # of this fit too, where another penalty needs one
+    else:
+        same = False
     if not same or work.solver not in ("auto", free.NAME) or (model.diagonal and held.diagonal is None):
         return None
     report, c = given.report_, held.diagonal if model.diagonal else None
     work.used, work.residual, work.error = "reused", report.residual, report.error
     work.deviation = None if c is None else report.deviation
-    return Free(given.log_.matrix, held.penalties, held.tolerance, work.dtype, c, system=held.system)
+    return Free(given.log_.matrix, held.penalties, held.tolerance, work.dtype, c, held.weights, system=held.system)

@@ -6,7 +6,7 @@ from monogram.errors import ParameterError, one_of
 from monogram.models.base import Recommender
 from monogram.models.baselines import ItemKNN, Popularity
 from monogram.models.factorization import WRMF
-from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE
+from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE, Tempered
 from monogram.models.sparse import SLIM
 from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA
 from monogram.models.students import LowRankDLAE, LowRankEDLAE
@@ -16,6 +16,7 @@ MODELS: dict[str, type[Recommender]] = {
     "dlae": DLAE,
     "edlae": EDLAE,
     "deql": DEQL,
+    "tempered": Tempered,
     "regularized_pca": RegularizedPCA,
     "dropout_mf": DropoutMF,
     "nuclear_power": NuclearPower,

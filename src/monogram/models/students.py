@@ -76,7 +76,7 @@ class Student(Autoencoder):
         solved = self._solve(log, work)
         data = Operator(log.matrix, threads=work.threads)
         problem = students.Problem(data, solved.penalties, solved.d, solved.inverse)
-        head = self._head(solved.inverse.diagonal, solved.penalties, solved.d)
+        head = self._head(solved.inverse.diagonal, solved.penalties, solved.d, solved.counts)
         left, right = self._factors(students.Teacher(problem, *head), work)
         work.rank = right.shape[1]
         return _weights(left, right, work.dtype)

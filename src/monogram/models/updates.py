@@ -23,7 +23,7 @@ from monogram.engine import memory as memory_
 from monogram.engine.gram import squares
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
 from monogram.models import matrix_free
-from monogram.models.autoencoder import Kept, alike, factor
+from monogram.models.autoencoder import Again, Kept, alike, factor, roots, used
 from monogram.models.base import Recommender
 from monogram.models.work import Report, Work
 from monogram.weights import Dense, Dual, Free, Weights
@@ -130,7 +130,7 @@ def check(model: Recommender) -> None:
     if not isinstance(weights, Dense | Dual):
         raise ParameterError(
             f"this {name} holds weights of kind {weights.kind!r}, which cannot be changed without a refit; only the "
-            "full-rank models (EASE, DLAE, EDLAE, DEQL) can"
+            "full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered) can"
         )
     if not isinstance(model._kept, Kept) or (isinstance(weights, Dense) and model._kept.scale is None):
         raise ParameterError(f"this {name} was saved without what a change needs (its diagonal of C): fit it again")
@@ -182,18 +182,21 @@ def _change(model: Model, after: changes.Changed, how: How) -> Model:
 def _prepared(model: FullRank, after: changes.Changed, how: How, work: Work) -> tuple[_Ready, Report]:
     """A change that is ready to be carried out, and what is then to be reported; NumericalError where it drifted."""
     prepare = _dual if isinstance(model.weights_, Dual) else _primal
-    d, drift = squares(after.log.matrix), DRIFT[model.report_.dtype]
-    ready = prepare(model, after, d, _penalties(model, after.log, d, how), work)
+    data, drift = _data(model, after.log.matrix), DRIFT[model.report_.dtype]
+    ready = prepare(model, after, data, _penalties(model, after.log, squares(data), how), work)
     work.tick("change")
     also = _touched(model, after)
-    found = inverse.certificate(
-        after.log.matrix, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS
-    )
+    found = inverse.certificate(data, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
     work.tick("residual")
     at_fit = _at_fit(model, found[1], drift)
     _judge(model.report_, at_fit, *found, how)
     note = "" if how.penalties == "followed" else FROZEN
     return ready, _report(model.report_, at_fit, work, found, note)
+
+
+def _data(model: FullRank, matrix: Any) -> Any:
+    """Rows of a log as the model weighs them: the weight of a user depends on the user's row alone."""
+    return model._scaled(matrix, model.report_.unit)
 
 
 def _touched(model: FullRank, after: changes.Changed) -> Indices:
@@ -212,7 +215,7 @@ def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
         return residual, before
     if error <= drift:
         return residual, drift
-    kept, matrix = model._kept, model.log_.matrix
+    kept, matrix = model._kept, _data(model, model.log_.matrix)
     if isinstance(model.weights_, Dense):
         held: inverse.Readable = update.Held(model.weights_.matrix, kept.scale, kept.c)
     else:
@@ -222,11 +225,15 @@ def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
 
 
 def _rows(model: FullRank, after: changes.Changed) -> tuple[Any, Any]:
-    """Rows of data that go and come, over the new catalogue."""
+    """Rows of data that go and come, over the new catalogue; who did more goes and comes, with another weight."""
     matrix = after.log.matrix
-    gone = model.log_.matrix[after.gone]
-    wide = sp.csr_array((gone.data, gone.indices, gone.indptr), shape=(len(after.gone), after.log.n_items))
-    return wide, matrix[matrix.shape[0] - after.come :]
+    gone = _data(model, model.log_.matrix[after.gone])
+    return _widened(gone, after.log.n_items), _data(model, matrix[matrix.shape[0] - after.come :])
+
+
+def _widened(matrix: Any, items: int) -> Any:
+    """The same rows over a larger catalogue."""
+    return sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], items))
 
 
 def _penalties(model: FullRank, log: Interactions, d: Float, how: How) -> tuple[Float, Float]:
@@ -236,7 +243,7 @@ def _penalties(model: FullRank, log: Interactions, d: Float, how: How) -> tuple[
     if how.penalties == "followed":
         wanted = model._penalties(d)
         return before, np.where(alike(wanted, before), before, wanted)
-    was = np.concatenate([squares(model.log_.matrix), np.zeros(new)])
+    was = np.concatenate([used(model.log_.matrix), np.zeros(new)])
     if model._rates()[0] == 0 and ((was == 0) & (d > 0)).any():
         raise ParameterError(
             "penalties='frozen' with l2 = 0: an item nobody had used has no penalty to freeze; use penalties='followed'"
@@ -244,7 +251,8 @@ def _penalties(model: FullRank, log: Interactions, d: Float, how: How) -> tuple[
     return before, before
 
 
-def _primal(model: FullRank, after: changes.Changed, d: Float, penalties: tuple[Float, Float], work: Work) -> _Ready:
+def _primal(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[Float, Float], work: Work) -> _Ready:
+    d, counts = squares(data), used(data)
     array, n, c = model.weights_.matrix, after.log.n_items, model._kept.c  # type: ignore[attr-defined]
     wanted = update.change(*_rows(model, after), penalties[1] - penalties[0])
     size = array.dtype.itemsize
@@ -262,7 +270,7 @@ def _primal(model: FullRank, after: changes.Changed, d: Float, penalties: tuple[
         c, scale = np.concatenate([c, 1 / penalties[0][-more:]]), np.concatenate([scale, np.ones(more)])
     held = update.Held(array, scale, c)
     correction = update.correction(held, wanted, np.where(d == 0, 1 / np.where(d == 0, penalties[1], 1.0), 0.0))
-    theta, delta = model._head(correction.diagonal, penalties[1], d)
+    theta, delta = model._head(correction.diagonal, penalties[1], d, counts)
     scale = _usable(model, factor(theta, correction.diagonal, array.dtype))
     step = update.Pass(held, correction, scale)
 
@@ -274,10 +282,10 @@ def _primal(model: FullRank, after: changes.Changed, d: Float, penalties: tuple[
     return _Ready(step, penalties[1], weights, taken, not (grows or copied), scale)
 
 
-def _dual(model: FullRank, after: changes.Changed, d: Float, penalties: tuple[Float, Float], work: Work) -> _Ready:
+def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[Float, Float], work: Work) -> _Ready:
     held, (gone, come) = model.weights_, _rows(model, after)
     assert isinstance(held, Dual)
-    matrix, size = after.log.matrix, held.inverse.dtype.itemsize
+    size = held.inverse.dtype.itemsize
     if not (penalties[1] > 0).all():
         raise ParameterError("the dual needs every penalty above 0")
     side = max(after.log.n_users, model.log_.n_users)
@@ -286,23 +294,21 @@ def _dual(model: FullRank, after: changes.Changed, d: Float, penalties: tuple[Fl
     _compare(rank, side, size)
     taken += after.log.n_users**2 * size + 28 * after.log.n_events
     _require(taken, work.budget, model)
-    wide = sp.csr_array(
-        (model.log_.matrix.data, model.log_.matrix.indices, model.log_.matrix.indptr),
-        shape=(model.log_.n_users, after.log.n_items),
-    )
+    wide = _widened(_data(model, model.log_.matrix), after.log.n_items)
     whole = held.inverse
     if after.come or len(after.gone) or (penalties[0] != penalties[1]).any():
         whole = update.dual(
             whole, wide, penalties[0], gone=after.gone, come=come, moved=penalties[1], threads=work.threads
         )
-    solved = inverse.Dual(whole, matrix.T.tocsr(), penalties[1], work.threads)
+    solved = inverse.Dual(whole, data.T.tocsr(), penalties[1], work.threads)
     if not (solved.diagonal > 0).all():
         raise NumericalError("the change cannot be carried out in this precision: the diagonal of C left its range")
-    theta, delta = model._head(solved.diagonal, penalties[1], d)
+    theta, delta = model._head(solved.diagonal, penalties[1], squares(data), used(data))
     scale = -theta / (solved.diagonal * penalties[1])
+    own = roots(after.log, model._user_weights(after.log.matrix, model.report_.unit))
 
     def weights() -> Weights:
-        return Dual(solved.inverse, matrix, penalties[1], scale, theta + delta, np.ones(matrix.shape[0]))
+        return Dual(solved.inverse, after.log.matrix, penalties[1], scale, theta + delta, own)
 
     return _Ready(solved, penalties[1], weights, taken)
 
@@ -376,7 +382,8 @@ def _refitted(model: Model, log: Interactions, why: str, how: How) -> Model:
     """A refit in place of a change: the model before stays until the new one is there."""
     fresh = type(model)(**model.params())
     gram, solver = model._kept is not None and model._kept.gram is not None, _solver(model)
-    fresh.fit(log, dtype=model.report_.dtype, memory=how.memory, threads=how.threads, solver=solver, keep_gram=gram)
+    options: dict[str, Any] = {"memory": how.memory, "threads": how.threads, "solver": solver, "keep_gram": gram}
+    fresh.fit(Again(log, model.report_.unit), dtype=model.report_.dtype, **options)
     followed = "" if how.penalties == "followed" else "; the penalties were followed"
     report = replace(fresh.report_, note=f"refit: {why}{followed}")
     model._become(fresh.log_, fresh.weights_, report, kept=fresh._kept)
@@ -405,7 +412,15 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
     given: FullRank = work.given
     if isinstance(given.weights_, Free):
         return matrix_free.another_head(model, given.weights_, work)
-    log, weights, kept, d = given.log_, given.weights_, given._kept, squares(given.log_.matrix)
+    if model._user_power() != given._user_power():
+        raise ParameterError(
+            f"user_power = {model._user_power():g}, where the model given in place of a log has "
+            f"{given._user_power():g}: users of other weights have another Gram; fit it on the log"
+        )
+    work.unit = given.report_.unit
+    log, weights, kept = given.log_, given.weights_, given._kept
+    data = model._data(log, work)
+    d = squares(data)
     frozen = given.report_.note == FROZEN and model._rates() == given._rates()
     same = (frozen or alike(model._penalties(d), kept.penalties).all()) and work.dtype == given.report_.dtype
     if work.keep_gram and kept.gram is None:
@@ -423,7 +438,7 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
         return None
     work.note = FROZEN if frozen else ""
     work.used, work.residual, work.error = "reused", given.report_.residual, given.report_.error
-    theta, delta = model._head(kept.c, kept.penalties, d)
+    theta, delta = model._head(kept.c, kept.penalties, d, used(data))
     scale = None if kept.scale is None else factor(theta, kept.c, work.dtype)
     work.kept = Kept(kept.c, kept.penalties, work.gram, scale)
     if isinstance(weights, Dual):

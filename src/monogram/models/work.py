@@ -70,7 +70,7 @@ class Work:
     `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch, `between` as in
     `Watched`, `scratch` the folder in which a fit on disk may make its files, `gram` the Gram where it is
     there already, `kept` what the model keeps beside its weights, `cluster` where the work is done if not here,
-    `note` what the report is to say of it.
+    `note` what the report is to say of it, `unit` the factor of the users' weights, `data` the log with them.
     """
 
     dtype: str = "float32"
@@ -94,6 +94,8 @@ class Work:
     kept: Any = None
     cluster: Cluster | None = None
     note: str = ""
+    unit: float | None = None
+    data: Any = None
 
     def __post_init__(self) -> None:
         self._last = time.perf_counter()
@@ -136,6 +138,8 @@ class Report:
     changes : how often users or items were added or forgotten since the fit; the numbers above are then of the last one
     residual_at_fit, error_at_fit : what the fit had, where there were changes since
     note : what was done in another way than the plain one, such as a refit in place of a change, and why
+    unit : where users have weights, their factor: w_u = unit·n_u^(−user_power). It is that of the log of the fit, and
+        stays as users come and go
     """
 
     solver: str
@@ -153,6 +157,7 @@ class Report:
     residual_at_fit: float | None = None
     error_at_fit: float | None = None
     note: str = ""
+    unit: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objectives", tuple(self.objectives))  # a list in a file

@@ -24,7 +24,8 @@ Float = NDArray[np.float64]
 def key(model: Recommender) -> tuple[float, float] | None:
     """What models of one family have in common; None for a model that has no family."""
     # A student is a full-rank model by its parameters, not by its weights.
-    return model._rates() if isinstance(model, FullRank) and type(model)._fit is FullRank._fit else None
+    same = isinstance(model, FullRank) and type(model)._fit is FullRank._fit and not model._user_power()
+    return model._rates() if same else None  # type: ignore[attr-defined]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -33,8 +34,8 @@ class _Teacher(EDLAE):
 
     name: ClassVar[str] = "family"
 
-    def _head(self, c: Float, penalties: Float, d: Float) -> tuple[Float, Float]:
-        self.known_ = (c.copy(), penalties, d)
+    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+        self.known_ = (c.copy(), penalties, d, counts)
         return np.ones_like(c), np.zeros_like(c)
 
 

@@ -1,10 +1,10 @@
 """Settings in groups that share their work.
 
-Full-rank models of one (l2, dropout) share one inverse and one pass of scores, from which every θ ranks; where many l2
-have one ratio of dropout/(1 − dropout) to l2, one eigendecomposition may serve them all (see `plan`). Students share
-that inverse and their teacher's pairs (a lower rank is a beginning of them); spectral models share one spectrum. The
-Gram is made once for all inverses, where the memory holds it beside the one that is factorised. What shares nothing is
-fitted alone.
+Full-rank models of one (l2, dropout, user_power) share one inverse and one pass of scores, from which every θ ranks;
+where many l2 have one ratio of dropout/(1 − dropout) to l2, one eigendecomposition may serve them all (see `plan`).
+Students share that inverse and their teacher's pairs (a lower rank is a beginning of them); spectral models share one
+spectrum. The Gram is made once for all inverses of a user_power, where the memory holds it beside the one that is
+factorised. What shares nothing is fitted alone.
 
 A candidate's inverse is not certified: the refitted best is, as every fit.
 """
@@ -31,7 +31,7 @@ from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import measure, measure_heads, measure_model, measure_weights
-from monogram.models.autoencoder import Autoencoder, Inverted
+from monogram.models.autoencoder import Autoencoder, Inverted, used
 from monogram.models.base import Recommender
 from monogram.models.full_rank import FullRank, shared_weights
 from monogram.models.spectral import FIRST_RANK, Spectral
@@ -72,7 +72,7 @@ def grouped(settings: Iterable[Setting]) -> list[Group]:
 def _shared(setting: Setting) -> Any:
     model = setting.make()
     if isinstance(model, Autoencoder):
-        return "inverse", model._rates()
+        return "inverse", model._rates(), model._user_power()
     if isinstance(model, Spectral) and model.closed_form:
         return "spectrum", model.target, model.name
     return "alone", setting
@@ -82,6 +82,12 @@ def rates(group: Group) -> list[tuple[float, float]]:
     """Each (l2, dropout) of a group of autoencoders, in the order in which it begins; none for other models."""
     models = (setting.make() for setting in group)
     return list(dict.fromkeys(one._rates() for one in models if isinstance(one, Autoencoder)))
+
+
+def user_power(group: Group) -> float | None:
+    """The power of the users' weights of a group of autoencoders; None for other models."""
+    model = group[0].make()
+    return model._user_power() if isinstance(model, Autoencoder) else None
 
 
 def full_rank(model: Recommender) -> bool:
@@ -104,6 +110,7 @@ class Families:
         self.threads = parallel.count(task.threads)
         self.watches: dict[Setting, Watch] = {}
         self._gram: NDArray[Any] | None = None
+        self._power = 0.0
         self._spectra: dict[str, Spectrum] = {}
 
     def spectrum(self, target: str = "plain", rank: int = FIRST_RANK) -> Spectrum:
@@ -126,8 +133,17 @@ class Families:
 
     @property
     def kept(self) -> bool:
-        """Whether the Gram is kept by now."""
+        """Whether a Gram is kept by now."""
         return self._gram is not None
+
+    @property
+    def power(self) -> float | None:
+        """The user_power of the Gram that is kept; None where none is."""
+        return self._power if self.kept else None
+
+    def data(self, model: Autoencoder) -> Any:
+        """What is learned from, as a model weighs it."""
+        return model._data(self.log, Work())
 
     def work(self) -> Work:
         """How an inverse may be made now."""
@@ -229,20 +245,21 @@ class Families:
 
     def _by_path(self, models: list[FullRank]) -> list[float | None]:
         """Models of several l2 whose penalties are multiples of each other's, by one eigendecomposition."""
-        d, by_l2 = squares(self.log.matrix), dict[float, list[FullRank]]()
+        data, by_l2 = self.data(models[0]), dict[float, list[FullRank]]()
+        d, counts = squares(data), used(data)
         for model in models:
             by_l2.setdefault(model._rates()[0], []).append(model)
         held = path.decompose(
-            self.log.matrix,
+            data,
             models[0]._penalties(d) / models[0]._rates()[0],
-            known=self._keep(),
+            known=self._keep(models[0]),
             dtype=self.task.dtype,
             threads=self.threads,
         )
         scales = {}
         for (l2, group), c in zip(by_l2.items(), held.diagonals(list(by_l2)), strict=True):
             _check(c)
-            scales[l2] = np.array([model._head(c, model._penalties(d), d)[0] / c for model in group])
+            scales[l2] = np.array([model._head(c, model._penalties(d), d, counts)[0] / c for model in group])
 
         def rank(rows: Any, rules: Eligible, k: int) -> Iterator[Best]:
             prepared = held.prepare(rows)
@@ -256,20 +273,24 @@ class Families:
 
     def _invert(self, models: list[Autoencoder]) -> Any:
         """The inverse of a group, from the kept Gram where there is room for it."""
+        if self.power != models[0]._user_power():
+            self._gram = None
         work = self.work()
         chosen, largest = self.chosen(models, work)
         if not self.kept and self.keeps(chosen, work):
-            self._keep()
+            self._keep(models[0])
             work.budget -= self.square
         solved = largest._inverted(self.log, work, self._gram)
         _check(solved.inverse.diagonal)
         return solved
 
-    def _keep(self) -> NDArray[Any]:
-        """The Gram, made where it is not there yet."""
-        if self._gram is None:
+    def _keep(self, model: Autoencoder) -> NDArray[Any]:
+        """The Gram of a model's data, made where it is not there yet; that of other weights of users makes room."""
+        if self._gram is None or self.power != model._user_power():
+            self._gram = None  # its memory first
             self._gram = np.empty((self.log.n_items, self.log.n_items), self.task.dtype, order="F")
-            gram(self.log.matrix, self._gram, threads=self.threads)
+            gram(self.data(model), self._gram, threads=self.threads)
+            self._power = model._user_power()
         return self._gram
 
 

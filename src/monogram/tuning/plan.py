@@ -19,7 +19,7 @@ from monogram.models.autoencoder import Autoencoder
 from monogram.models.spectral import Spectral
 from monogram.models.students import Student
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Group, full_rank, grouped, rates
+from monogram.tuning.families import Families, Group, full_rank, grouped, rates, user_power
 from monogram.tuning.settings import Setting
 
 SAME = 1e-9  # relative: ratios that differ by less are one
@@ -81,11 +81,13 @@ class SearchPlan:
     steps : the groups in their order, with the way each is tried
     candidates : where one eigendecomposition could take the place of several inverses, and which is taken
     gram : bytes of the Gram that is kept for all inverses; 0 where it is made anew for each
+    grams : how many are made, one after the other: one for each user_power
     """
 
     steps: tuple[Step, ...]
     candidates: tuple[Candidate, ...] = ()
     gram: int = 0
+    grams: int = 1
 
     @property
     def groups(self) -> list[Group]:
@@ -111,7 +113,10 @@ class SearchPlan:
         lines += [f"  {one}" for one in self.candidates]
         lines += self._inverses()
         if self.gram:
-            lines.append(f"  the Gram is made once, and kept ({show(self.gram)})")
+            once = (
+                "the Gram is made once" if self.grams < 2 else f"{self.grams} Grams are made, one for each user_power"
+            )
+            lines.append(f"  {once}, and kept ({show(self.gram)})")
         if count["students"]:
             lines.append(f"  {_number(count['students'], 'student')}, from the inverse of their group")
         if count["spectra"]:
@@ -145,16 +150,19 @@ def plan(families: Families, settings: Iterable[Setting], left: Budget) -> Searc
     found = candidates(families, groups, left.seconds)
     first = {id(one.groups[0]): one for one in found if one.taken}
     rest = {id(group) for one in first.values() for group in one.groups[1:]}
-    steps, work, kept = [], families.work(), families.kept
+    steps, work, kept, grams = [], families.work(), families.power, 0
     for group in groups:
         if id(group) in rest:
             continue
+        power = user_power(group)
+        if kept is not None and power not in (kept, None):  # another Gram takes its place
+            kept, work.budget = None, work.budget + families.square
         step = _step(families, group, first.get(id(group)), work)
-        steps.append(_after_gram(step, families) if kept else step)
+        steps.append(step if kept is None else _after_gram(step, families))
         keeps = step.way == "path" or (step.way == "inverse" and step.cost and families.keeps(step.cost, work))
-        if not kept and keeps:
-            kept, work.budget = True, work.budget - families.square
-    return SearchPlan(tuple(steps), tuple(found), families.square if kept else 0)
+        if kept is None and keeps:
+            kept, work.budget, grams = power, work.budget - families.square, grams + 1
+    return SearchPlan(tuple(steps), tuple(found), families.square if families.kept or grams else 0, grams)
 
 
 def _step(families: Families, group: Group, on: Candidate | None, work: Any) -> Step:
@@ -189,9 +197,9 @@ def _within(groups: list[Group], settings: float) -> list[Group]:
 def candidates(families: Families, groups: list[Group], seconds: float) -> list[Candidate]:
     """Groups that one eigendecomposition could serve: full rank, several l2, one ratio, solved by the items."""
     able = sorted(((ratio, at) for at, group in enumerate(groups) if (ratio := _ratio(families, group)) is not None))
-    rows: list[list[tuple[float, int]]] = []
+    rows: list[list[tuple[tuple[float, float], int]]] = []
     for one in able:
-        if rows and one[0] - rows[-1][0][0] <= SAME * one[0]:
+        if rows and _same(one[0], rows[-1][0][0]):
             rows[-1].append(one)
         else:
             rows.append([one])
@@ -199,7 +207,13 @@ def candidates(families: Families, groups: list[Group], seconds: float) -> list[
     return [_judged(families, part, seconds) for part in parts]
 
 
-def _ratio(families: Families, group: Group) -> float | None:
+def _same(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether weights of users and ratio are the same, but for rounding."""
+    return one[0] == other[0] and abs(one[1] - other[1]) <= SAME * one[1]
+
+
+def _ratio(families: Families, group: Group) -> tuple[float, float] | None:
+    """The user_power of a group, and its ratio of dropout/(1 − dropout) to l2; None where no path can serve it."""
     models = [setting.make() for setting in group]
     inverted = [one for one in models if isinstance(one, Autoencoder) and full_rank(one)]
     if len(inverted) < len(models):
@@ -207,7 +221,7 @@ def _ratio(families: Families, group: Group) -> float | None:
     ((l2, dropout),) = rates(group)
     if l2 == 0 or families.chosen(inverted, families.work())[0].solver != "primal":
         return None
-    return dropout / (1 - dropout) / l2
+    return inverted[0]._user_power(), dropout / (1 - dropout) / l2
 
 
 def _judged(families: Families, groups: list[Group], seconds: float) -> Candidate:
@@ -215,7 +229,8 @@ def _judged(families: Families, groups: list[Group], seconds: float) -> Candidat
     found = _priced(families, groups)
     if found.path.flops >= found.inverses.flops:
         return found
-    lowest = path.lowest(families.log.matrix, 1 + found.ratio * squares(families.log.matrix), families.task.dtype)
+    data = families.data(next(one for one in map(Setting.make, groups[0]) if isinstance(one, Autoencoder)))
+    lowest = path.lowest(data, 1 + found.ratio * squares(data), families.task.dtype)
     above = [group for group in groups if rates(group)[0][0] >= lowest]
     if 0 < len(above) < len(groups):
         found = _priced(families, above)

@@ -12,12 +12,13 @@ import scipy.sparse as sp
 
 from monogram.engine import free, parallel
 from monogram.engine.bounds import Terms, best_by_columns, rescored
+from monogram.engine.inverse import rooted
 from monogram.engine.probing import Diagonal, exact_diagonal
 from monogram.engine.topk import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, part
 
-Head = Callable[[Float, Float, Float], tuple[Float, Float]]
+Head = Callable[[Float, Float, Float, Float], tuple[Float, Float]]
 SURE = 5.0  # standard errors within which c is taken to lie
 SPARE = 4  # candidates beyond k whose c is solved for; more where they do not settle the list
 WIDEST = 512  # candidates of one list, at most
@@ -46,6 +47,7 @@ class Free:
     tolerance : of the residual of a history, relative to it
     dtype : the precision of the blocks
     diagonal : c by item and their standard errors, 0 where exact; or None
+    weights : of the training users, in S = Xᵀ·diag(w)·X; None where all are 1
     """
 
     kind = "free"
@@ -58,11 +60,13 @@ class Free:
         tolerance: float,
         dtype: str,
         diagonal: Diagonal | None = None,
+        weights: Float | None = None,
         *,
         system: free.System | None = None,
     ) -> None:
-        self.system = free.System(training, penalties, dtype) if system is None else system
-        self.penalties, self.diagonal = penalties, diagonal
+        self.system = free.System(rooted(training, weights), penalties, dtype) if system is None else system
+        self.penalties, self.diagonal, self.weights = penalties, diagonal, weights
+        self.counts = np.diff(self.system.by_item.indptr).astype(np.float64)
         self.tolerance = float(np.array(tolerance, dtype))  # as it is stored
         self.head: Head = plain
         self._refined: dict[int, float] = {}
@@ -81,7 +85,10 @@ class Free:
             found = Diagonal(checked(tensors, "diagonal", (n,)), checked(tensors, "errors", (n,)))
             if not ((found.values > 0).all() and (found.errors >= 0).all()):
                 raise ModelFileError("the file's weights have a diagonal that is not above 0, or an error below 0")
-        return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, found)
+        weights = checked(tensors, "weights", (training.shape[0],)) if "weights" in tensors else None
+        if weights is not None and not (weights > 0).all():
+            raise ModelFileError("the file's weights have a weight of a user that is not above 0")
+        return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, found, weights)
 
     @property
     def nbytes(self) -> int:
@@ -128,6 +135,8 @@ class Free:
 
     def tensors(self) -> Tensors:
         own = {"penalties": self.penalties, "tolerance": np.array([self.tolerance], self.system.dtype)}
+        if self.weights is not None:
+            own["weights"] = self.weights
         if self.diagonal is None:
             return own
         return own | {"diagonal": self.diagonal.values, "errors": self.diagonal.errors}
@@ -182,7 +191,7 @@ class Free:
     def _factors(self, c: Float | None) -> tuple[Float, Float]:
         if c is None:
             return np.asarray(self.penalties, np.float64), np.ones(len(self.penalties))
-        theta, delta = self.head(c, self.penalties, self.system.d)
+        theta, delta = self.head(c, self.penalties, self.system.d, self.counts)
         return theta / c, theta + delta
 
     def _terms(self, c: Float | None, items: Indices | None) -> Terms:

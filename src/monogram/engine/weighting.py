@@ -1,0 +1,30 @@
+"""Weights of users: w_u = unit·|I_u|^(−α), by which a row of the data counts in S = Xᵀ·diag(w)·X.
+
+|I_u| is the sum of a user's row: on a binary log the number of items. A user without events has weight 1, which changes
+nothing. With `unit` = |D| / Σ_v|I_v|^(1−α) the mean weight of an event is 1; α = 0 weighs all alike, and α = 1 is the
+weighting of RG².
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine.gram import row_sums
+
+Float = NDArray[np.float64]
+
+
+def unit(matrix: Any, power: float) -> float:
+    """The factor of |I_u|^(−power) for which the mean weight of an event is 1; 1 without events."""
+    sums = row_sums(matrix)
+    sums = sums[sums > 0]
+    return float(sums.sum() / (sums ** (1 - power)).sum()) if len(sums) else 1.0
+
+
+def user_weights(matrix: Any, power: float, factor: float) -> Float:
+    """The weight factor·|I_u|^(−power) of each user; 1 for one without events."""
+    sums = row_sums(matrix)
+    return np.asarray(np.where(sums > 0, factor * np.where(sums > 0, sums, 1.0) ** -power, 1.0))
