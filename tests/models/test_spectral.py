@@ -419,3 +419,79 @@ def test_a_tolerance_is_above_0(world):
     for wrong in (0, -1.0, float("nan"), "small"):
         with pytest.raises(ParameterError, match="above 0"):
             mg.Spectrum(world, rank=3, tolerance=wrong)
+
+
+def of_users(dense, power):
+    """The weights of users, as MATH has them: the mean weight of an event is 1."""
+    sums = dense.sum(axis=1)
+    return sums**-power * sums.sum() / (sums ** (1 - power)).sum()
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+@pytest.mark.parametrize("power", [0.5, 1.0, 1.5])
+def test_a_weighted_spectrum_is_that_of_the_weighted_rows(small, power, solver):
+    log = sp.csr_array(small.astype(np.float32))
+    found = mg.Spectrum(log, 9, user_power=power, dtype="float64", solver=solver)
+    _, sigma, right = np.linalg.svd(np.sqrt(of_users(small, power))[:, None] * small, full_matrices=False)
+    np.testing.assert_allclose(found.values, sigma[: found.rank], rtol=1e-10)
+    model = mg.RegularizedPCA(rank=RANK, l2=1.5).fit(found)
+    kept = right[:RANK].T * (np.maximum(sigma[:RANK] - 1.5, 0) / sigma[:RANK]) @ right[:RANK]
+    np.testing.assert_allclose(model.item_weights(), kept, atol=1e-10)
+    assert f"user_power {power:g}" in model.report_.note
+
+
+def test_the_power_0_is_the_plain_spectrum(small):
+    log = sp.csr_array(small.astype(np.float32))
+    one, other = mg.Spectrum(log, 4, user_power=0), mg.Spectrum(log, 4)
+    np.testing.assert_array_equal(one.values, other.values)
+    assert mg.LRR(rank=4).fit(one).report_.note == ""
+
+
+def test_rg2_is_the_power_1_of_the_users(small):
+    """T̃ᵀT̃ is the Gram of the spectrum with user_power=1, to a factor, less the shift by −1: MATH's identity."""
+    dense = small * np.random.default_rng(0).integers(1, 4, small.shape)  # n_u is the sum of the row
+    log = mg.Interactions.from_csr(sp.csr_array(dense.astype(np.float32)))
+    weighted = mg.Spectrum(log, 9, user_power=1, dtype="float64")
+    assert weighted.complete
+    gram = (weighted.vectors * weighted.values**2) @ weighted.vectors.T
+    n, total, users, d = dense.shape[1], dense.sum(), len(dense), dense.sum(axis=0)
+    target = n / (2 * total) / (total / users) * gram - (d[:, None] + d) / (2 * total) + 1 / (2 * n)
+    values, vectors = np.linalg.eigh(target)
+    rg2 = mg.Spectrum(log, 9, target="rg2", dtype="float64")
+    assert rg2.user_power == 1
+    np.testing.assert_allclose(rg2.values, np.sqrt(values[::-1][: rg2.rank]), rtol=1e-7)
+    sigma, right = np.sqrt(values[::-1][:RANK]), vectors[:, ::-1][:, :RANK]
+    kept = (right * (np.maximum(sigma - 0.1 / np.sqrt(2), 0) / sigma)) @ right.T
+    model = mg.RG2(rank=RANK, l2=0.1).fit(log, dtype="float64")
+    for user in range(5):
+        expected = (dense[user] * n / dense[user].sum() - 1) @ kept
+        np.testing.assert_allclose(model.score([model.history(user)])[0], expected, atol=1e-9)
+
+
+def test_the_power_is_kept_with_the_spectrum(small, tmp_path):
+    log = sp.csr_array(small.astype(np.float32))
+    held = mg.Spectrum(log, 4, user_power=0.5, dtype="float64")
+    held.save(tmp_path / "a.spectrum")
+    found = mg.Spectrum.load(tmp_path / "a.spectrum")
+    assert found.user_power == 0.5
+    assert "user_power=0.5" in repr(found)
+    again = found.refresh(log)
+    assert again.user_power == 0.5
+    np.testing.assert_allclose(again.values, held.values, rtol=1e-8)
+    for target in ("plain", "rg2"):
+        mg.Spectrum(log, 4, target=target).save(tmp_path / "b.spectrum")
+        assert mg.Spectrum.load(tmp_path / "b.spectrum").user_power == (target == "rg2")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"user_power": -1}, "user_power = -1; expected a number of at least 0 and at most 2"),
+        ({"user_power": "1"}, "user_power = '1'"),
+        ({"user_power": float("nan")}, "user_power = nan"),
+        ({"user_power": 0.5, "target": "rg2"}, "RG² weighs users by the power 1"),
+    ],
+)
+def test_a_power_that_cannot_be(small, given, text):
+    with pytest.raises(ParameterError, match=text):
+        mg.Spectrum(sp.csr_array(small.astype(np.float32)), 4, **given)

@@ -150,14 +150,14 @@ def problem(matrix: Any, l2: float, penalty: str = "weighted", *, dtype: str = "
     return Problem(target.astype(dtype), by_item.astype(dtype), weights, *ridges, constant, total, threads)
 
 
-def scaled_target(matrix: Any) -> tuple[Any, tuple[Float, Float]]:
-    """The target T̃ = diag(√w)·T as (sparse part, (√w, 1)): sparse minus rank one. Without events it is 0."""
+def scaled_target(matrix: Any) -> tuple[float, tuple[Float, Float]]:
+    """The target T̃ = diag(√w)·T as sparse minus rank one: the factor of its sparse part, and (√w, 1).
+
+    The sparse part is diag(√v)·R with the users' weights v_u = N/(2|D|)·|I_u|⁻¹: see `weighting`, power 1.
+    """
     items, sums = matrix.shape[1], row_sums(matrix)
-    roots = np.sqrt(sums / (2 * items * max(float(sums.sum()), 1e-300)))
-    factors = np.divide(roots * items, sums, out=np.zeros_like(sums), where=sums > 0)
-    data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
-    sparse = type(matrix)((data, matrix.indices, matrix.indptr), shape=matrix.shape)
-    return sparse, (roots, np.ones(items))
+    total = max(float(sums.sum()), 1e-300)
+    return items / (2 * total), (np.sqrt(sums / (2 * items * total)), np.ones(items))
 
 
 def als(

@@ -95,10 +95,14 @@ class Spectral(Recommender):
             self._check(work.given, wanted)
             work.used, work.residual, work.dtype = "reused", work.given.residual, work.given.vectors.dtype.name
             given: Spectrum = work.given
+            if given.user_power and given.target == "plain":
+                work.note = f"user_power {given.user_power:g}: that of the spectrum"
             return given
         rank = wanted or FIRST_RANK
         while True:
-            held = Spectrum._of(log, spectrum.decompose(log, rank, work, target=self.target), self.target)
+            power = 1.0 if self.target == "rg2" else 0.0
+            found = spectrum.decompose(log, rank, work, target=self.target, power=power)
+            held = Spectrum._of(log, found, self.target, power)
             if wanted is not None or self._enough(held):
                 return held
             rank *= 2

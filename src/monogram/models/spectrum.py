@@ -15,7 +15,8 @@ from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine import memory as memory_
-from monogram.engine import parallel, rg2, spectrum
+from monogram.engine import parallel, rg2, spectrum, weighting
+from monogram.engine.inverse import rooted
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
@@ -37,12 +38,15 @@ class Spectrum:
     log : Interactions, CSR matrix, or anything `monogram.read` takes
     rank : how many pairs
     target : "plain" for X itself, "rg2" for RG²'s row-normalised and shifted target
+    user_power : with "plain", the spectrum of diag(√w)·X instead, where w_u = unit·n_u^(−user_power) as in `Tempered`
+        By default 0, every event alike. "rg2" is shifted from the power 1.
     dtype, memory, threads, solver, progress : as for `fit` of a model; "primal" works on the items, "dual" on the users
     tolerance : largest ‖Sv − σ²v‖/σ² accepted; by default 1e-4 in float32, 1e-8 in float64
 
     Attributes
     ----------
     log : the log
+    user_power : of the users' weights
     values : σ, largest first; pairs that are zero to rounding are left out
     vectors : V, one a column
     residual : the largest ‖Sv − σ²v‖/σ², measured
@@ -57,6 +61,7 @@ class Spectrum:
         rank: int = 64,
         *,
         target: str = "plain",
+        user_power: float | None = None,
         dtype: str = "float32",
         memory: int | float | str | None = None,
         threads: int | None = None,
@@ -68,24 +73,29 @@ class Spectrum:
         _check_tolerance(tolerance)
         if target not in TARGETS:
             raise ParameterError(f"target = {target!r}; expected one of {', '.join(TARGETS)}")
+        power = _checked_power(user_power, target)
         data = as_interactions(log)
         work = Work(check_dtype(dtype), memory_.parse(memory), parallel.count(threads), check_solver(solver))
         if progress is not None:
             work.progress = progress
         with parallel.limited(threads):
-            found = decompose(data, rank, work, target=target, tolerance=tolerance)
-        self._hold(data, found, target)
+            found = decompose(data, rank, work, target=target, power=power, tolerance=tolerance)
+        self._hold(data, found, target, power)
 
-    def _hold(self, log: Interactions, found: spectrum.Pairs, target: str, saved: int | None = None) -> None:
-        self.log, self.target = log, target
+    def _hold(
+        self, log: Interactions, found: spectrum.Pairs, target: str, power: float, saved: int | None = None
+    ) -> None:
+        self.log, self.target, self.user_power = log, target, power
         self.values: Float = np.sqrt(found.values)
         self.vectors, self.complete, self.residual = found.vectors, found.complete, found.residual
         self.products, self.saved = found.products, saved
 
     @classmethod
-    def _of(cls, log: Interactions, found: spectrum.Pairs, target: str, saved: int | None = None) -> Spectrum:
+    def _of(
+        cls, log: Interactions, found: spectrum.Pairs, target: str, power: float, saved: int | None = None
+    ) -> Spectrum:
         made = cls.__new__(cls)
-        made._hold(log, found, target, saved)
+        made._hold(log, found, target, power, saved)
         return made
 
     @property
@@ -95,7 +105,8 @@ class Spectrum:
 
     def __repr__(self) -> str:
         ends = f", σ {self.values[0]:.4g} … {self.values[-1]:.4g}" if self.rank else ""
-        return f"Spectrum({self.log!r}, rank={self.rank}, target={self.target!r}{ends}, residual {self.residual:.1e})"
+        how = f"target={self.target!r}, user_power={self.user_power:g}"
+        return f"Spectrum({self.log!r}, rank={self.rank}, {how}{ends}, residual {self.residual:.1e})"
 
     def refresh(
         self,
@@ -129,14 +140,16 @@ class Spectrum:
         place = self.log.items.index(data.items)
         start = np.where((place >= 0)[:, None], self.vectors[place], 0).astype(self.vectors.dtype)
         with parallel.limited(threads):
-            found = decompose(data, wanted, work, target=self.target, tolerance=tolerance, start=start)
+            how: dict[str, Any] = {"target": self.target, "power": self.user_power, "tolerance": tolerance}
+            found = decompose(data, wanted, work, start=start, **how)
         before = self.products + (self.saved or 0)  # those of the one that started at random
-        return Spectrum._of(data, found, self.target, before - found.products if before else None)
+        saved = before - found.products if before else None
+        return Spectrum._of(data, found, self.target, self.user_power, saved)
 
     def save(self, path: str | Path) -> None:
         """Write log and pairs to one file; an earlier file of that name stays until the new one is whole."""
         header: dict[str, Any] = {"spectrum": self.target, "complete": self.complete, "residual": self.residual}
-        header["products"] = self.products
+        header |= {"products": self.products, "user_power": self.user_power}
         tensors = {"spectrum.values": self.values, "spectrum.vectors": self.vectors}
         described, held = log_tensors(self.log)
         store.save(path, header | described, tensors | held)
@@ -151,15 +164,27 @@ class Spectrum:
         try:
             log = log_from(header, tensors)
             found = _pairs(header, tensors, log)
+            power = _checked_power(header.get("user_power"), header["spectrum"])  # not in files of before
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:
             raise ModelFileError(f"{path} does not hold a whole spectrum ({error}); save it again") from error
-        return cls._of(log, found, header["spectrum"])
+        return cls._of(log, found, header["spectrum"], power)
 
 
 def _checked_rank(rank: Any) -> int:
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
         raise ParameterError(f"rank = {rank!r}; expected a whole number of at least 1")
     return int(rank)
+
+
+def _checked_power(power: Any, target: str) -> float:
+    """The power of the users' weights; of RG²'s target it is 1."""
+    if power is None:
+        return 1.0 if target == "rg2" else 0.0
+    if isinstance(power, bool) or not isinstance(power, int | float) or not 0 <= power <= 2:
+        raise ParameterError(f"user_power = {power!r}; expected a number of at least 0 and at most 2")
+    if target == "rg2" and power != 1:
+        raise ParameterError(f"user_power = {power!r} with target='rg2': RG² weighs users by the power 1; leave it out")
+    return float(power)
 
 
 def _check_tolerance(tolerance: Any) -> None:
@@ -208,6 +233,7 @@ def decompose(
     work: Work,
     *,
     target: str = "plain",
+    power: float = 0.0,
     tolerance: float | None = None,
     start: NDArray[Any] | None = None,
 ) -> spectrum.Pairs:
@@ -215,7 +241,7 @@ def decompose(
     chosen = plan(measure(log.matrix), rank, work).require().chosen
     work.tick("plan")
     work.planned = chosen.bytes
-    matrix, shift = rg2.scaled_target(log.matrix) if target == "rg2" else (log.matrix, None)
+    matrix, shift = _weighted(log.matrix, target, power)
     scale = _scale(matrix)
     if scale != 1:
         matrix, shift = matrix / scale, shift and (shift[0] / scale, shift[1])
@@ -234,6 +260,16 @@ def decompose(
     work.tick("residual")
     work.used, work.residual = f"{chosen.solver}, {found.method}", found.residual
     return found
+
+
+def _weighted(matrix: Any, target: str, power: float) -> tuple[Any, tuple[Float, Float] | None]:
+    """What is decomposed: the rows with their users' weights, less a rank-one part where the target has one."""
+    if target == "rg2":
+        factor, shift = rg2.scaled_target(matrix)
+        return rooted(matrix, weighting.user_weights(matrix, power, factor)), shift
+    if power == 0:
+        return matrix, None
+    return rooted(matrix, weighting.user_weights(matrix, power, weighting.unit(matrix, power))), None
 
 
 def _operator(matrix: Any, shift: tuple[Float, Float] | None, work: Work) -> Operator:
