@@ -32,6 +32,8 @@ LABELS = {
     "epochs": "epoch",
     "l2": "l2, penalty on the squared weights",
     "dropout": "dropout",
+    "user_power": "user_power, how much less long histories count",
+    "item_power": "item_power, power of popularity",
     "keep": "keep, probability with which a factor is kept",
     "tried": "settings tried",
 }

@@ -131,3 +131,21 @@ def test_one_file_for_two_things(program, log, tmp_path):
     done = program("tune", log, "--study", tmp_path / "a", "-o", tmp_path / "a")
     assert done.code == 2
     assert "given twice" in done.err
+
+
+def test_a_power_of_popularity(program, log, tmp_path):
+    timed = tmp_path / "timed.csv"
+    lines = log.read_text().splitlines()
+    timed.write_text("user,item,when\n" + "".join(f"{row},{n * 7919 % 1000}\n" for n, row in enumerate(lines[1:])))
+    how = ["--model", "tempered", "--l2", 10, "--dropout", 0.3, "--metric", "ndcg@5", "--budget", "60 settings"]
+    done = program("tune", log, *how, "--json")
+    assert done.code == 0, done.err
+    assert "warning: item_power of tempered is not searched, and stays at 0" in done.err
+    assert {row["parameters"].get("item_power", 0.0) for row in json.loads(done.out)["settings"]} == {0.0}
+    done = program("tune", timed, *how, "--protocol", "temporal", "--time-column", "when", "--json")
+    assert done.code == 0, done.err
+    assert "item_power" not in done.err
+    assert len({row["parameters"].get("item_power") for row in json.loads(done.out)["settings"]}) > 10
+    done = program("tune", log, *how, "--item-power", -0.2, "--json")
+    assert "item_power" not in done.err
+    assert json.loads(done.out)["best"]["parameters"]["item_power"] == -0.2

@@ -59,6 +59,8 @@ def test_what_no_model_has_is_refused(log):
         (Axis((0.2, 0.5, 0.8), "odds"), 0.5, [0.333, 0.5, 0.667]),
         (Axis((0.9, 0.99), "rest"), 0.9, [1 - 0.316, 0.9, 1 - 0.0316]),
         (Axis((0.9, 0.99), "given"), 0.9, [0.9, 0.99]),
+        (Axis((0.0, 0.5, 1.0), "plain"), 0.5, [0.25, 0.5, 0.75]),
+        (Axis((-0.1, 0.0, 0.1), "plain"), 0.0, [-0.05, 0.0, 0.05]),
         (Axis((5.0,)), 5.0, [5.0]),
     ],
 )
@@ -68,6 +70,16 @@ def test_half_a_step(axis, value, expected):
 
 def test_a_free_axis_keeps_its_values():
     assert Axis((1.0, 4.0), free=True).around(1.0, 0.5) == pytest.approx([0.5, 1.0, 2.0, 4.0])
+
+
+def test_a_power_of_popularity_only_where_its_shift_is_seen(log):
+    given = {"l2": 10, "dropout": 0.3}
+    assert list(ranges.space("tempered", log, sigma, given)) == ["user_power", "l2", "dropout"]
+    axes = ranges.space("tempered", log, sigma, given, shift=True)
+    assert axes["item_power"].free
+    assert "item_power" in ranges.space("tempered", log, sigma, given | {"item_power": 0.3})
+    below = ranges.finer("tempered", axes, given | {"user_power": 0.0, "item_power": 0.0}, 1.0)
+    assert {one.parameters["user_power"] for one in below} == {0.0, 0.5}  # not below 0
 
 
 def test_the_middle_comes_first():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,8 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.data.parts import part_of
-from monogram.errors import DataError, MissingExtraError, NumericalError, ParameterError
+from monogram.engine import inverse
+from monogram.errors import DataError, MissingExtraError, MonogramWarning, NumericalError, ParameterError
 from monogram.evaluation import protocol as protocol_
 from monogram.tuning import families, search, tpe
 
@@ -308,3 +310,55 @@ def _first_two(matrix):
     rows = [matrix.indices[matrix.indptr[u] : matrix.indptr[u] + 2] for u in range(matrix.shape[0])]
     indices = np.concatenate(rows)
     return sp.csr_array((np.ones(len(indices), np.float32), indices, 2 * np.arange(len(rows) + 1)), shape=matrix.shape)
+
+
+def powers(found, name):
+    return {row["parameters"][name] for row in found.rows() if row["model"] == "tempered"}
+
+
+SMALL = {"metric": "ndcg@5", "budget": "400 settings", "dtype": "float64"}
+HELD = {"l2": 10, "dropout": 0.3}
+
+
+@pytest.mark.parametrize("given", ["protocol", "validation"])
+def test_a_power_of_popularity_is_searched_where_the_cut_sees_it_shift(log, given, monkeypatch):
+    """By time, or on a part of one's own; every power of popularity from the inverse of its user_power."""
+    inner = replace(mg.splits.holdout(log, share=0.1), protocol="what the shop saw next")
+    how = {"protocol": "temporal"} if given == "protocol" else {"protocol": "holdout", "validation": inner}
+    made = []
+    real = inverse.primal
+    monkeypatch.setattr(inverse, "primal", lambda *a, **b: made.append(a[0].shape) or real(*a, **b))
+    found = mg.tune(log, "tempered", space={"tempered": HELD}, **how, **SMALL)
+    assert {-0.4, -0.05, 0.0, 0.05, 0.4} <= powers(found, "item_power")
+    assert {0.0, 0.5, 1.0} < powers(found, "user_power")
+    tried = len([row for row in found.rows() if row["model"] == "tempered"])
+    assert tried > 5 * len([one for one in made if one[1] > 2])
+    cut = inner if given == "validation" else mg.splits.temporal(mg.splits.temporal(log).train, share=0.1)
+    best = mg.evaluate(mg.Tempered(**found.best["parameters"]), cut, "ndcg@5", fit={"dtype": "float64"})
+    assert best.value("tempered", "ndcg@5") == pytest.approx(found.best["value"], abs=1e-9)
+
+
+@pytest.mark.parametrize("protocol", ["holdout", "strong", "ratio811", "leave_last"])
+def test_another_cut_leaves_it_and_says_why(log, protocol):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = mg.tune(log, "tempered", space={"tempered": HELD}, protocol=protocol, **SMALL)
+    (text,) = [str(one.message) for one in said if "item_power" in str(one.message)]
+    assert "stays at 0:" in text
+    assert f"{protocol!r}, " in text
+    assert "cannot see a shift in popularity" in text
+    assert powers(found, "item_power") == {0.0}
+    assert len(powers(found, "user_power")) > 2
+
+
+def test_powers_that_are_given_are_tried(log):
+    one = {"space": {"tempered": HELD | {"item_power": 0.1, "user_power": [0.25, 0.5]}}, **SMALL}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = mg.tune(log, "tempered", **one)  # one value is no search
+    assert powers(found, "item_power") == {0.1}
+    assert powers(found, "user_power") == {0.25, 0.5}
+    several = {"space": {"tempered": HELD | {"item_power": [-0.1, 0.1], "user_power": 0.5}}, **SMALL}
+    with pytest.warns(MonogramWarning, match="item_power of tempered is searched as given.*cannot see a shift"):
+        found = mg.tune(log, "tempered", **several)
+    assert powers(found, "item_power") == {-0.1, 0.1}

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.errors import DataError, ParameterError, StorageError
+from monogram.errors import DataError, MonogramWarning, ParameterError, StorageError
 
 
 def names_of_models(incomplete: str) -> list[str]:
@@ -77,6 +78,15 @@ def read_log(path: str, columns: dict[str, Any]) -> Any:
         if "guessed" not in note:  # that was shown while reading
             talk(f"  {note}")
     return log
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Inside, what the library warns of is told in a line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", MonogramWarning)
+        warnings.showwarning = lambda message, *_: talk(f"warning: {spelled(str(message))}")
+        yield
 
 
 def talk(text: str) -> None:

@@ -11,7 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Memory, Threads, answer, names_of_models, not_over, read_log, screen, talk
+from monogram.cli.common import (
+    Json,
+    Memory,
+    Threads,
+    answer,
+    names_of_models,
+    not_over,
+    read_log,
+    screen,
+    talk,
+    telling,
+)
 from monogram.cli.evaluate import cut
 from monogram.cli.flags import column_flags, model_flags
 from monogram.cli.protocols import At, Part, Protocol, ProtocolName, Share, Users, given_flags
@@ -54,7 +65,8 @@ def command(
 ) -> None:
     """Find the best setting for a log, within a budget.
 
-    The flags of the models hold a parameter fixed. The validation part is cut from train; the test part is read once,
+    The flags of the models hold a parameter fixed. A power of popularity (item-power) is searched where the validation
+    part is cut by time. The validation part is cut from train; the test part is read once,
     at the end, by the best setting refitted on train, which is the model that is written.
     """
     from monogram.evaluation import metrics
@@ -79,7 +91,7 @@ def command(
     fixed = _fixed(names, parameters)
     source = log if way.reads_itself else read_log(log, columns)
     split = cut(way, source)
-    with live(metric) as shown:
+    with live(metric) as shown, telling():
         found = tune(
             None,
             names,

@@ -1,7 +1,7 @@
 """Where to look for each model: coarse values from the data, and finer ones around the best.
 
 An axis is searched on the scale on which its parameter acts: l2 by factors, dropout by factors of its odds p/(1 − p),
-`keep` by factors of what is not kept. There a step is a difference, and half a step is the middle.
+`keep` by factors of what is not kept, powers as they are. There a step is a difference, and half a step is the middle.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ SCALES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "whole": (math.log, math.exp),
     "odds": (lambda p: math.log(p / (1 - p)), lambda u: 1 / (1 + math.exp(-u))),
     "rest": (lambda p: -math.log(1 - p), lambda u: 1 - math.exp(-u)),
+    "plain": (float, float),
 }
 RANKS = (16, 32, 64, 128, 256)
 DROPOUTS = (0.25, 0.5, 0.75)
+USER_POWERS = (0.0, 0.5, 1.0)
+ITEM_POWERS = tuple(step / 20 for step in range(-8, 9))
 FACTORS = (0.25, 1.0, 4.0, 16.0, 64.0)  # of the median popularity
 
 
@@ -41,7 +44,7 @@ class Axis:
     Attributes
     ----------
     values : coarse, ascending where they are numbers
-    scale : "factor", "whole", "odds" or "rest"; "given" for values that are tried as they are
+    scale : "factor", "whole", "odds", "rest" or "plain"; "given" for values that are tried as they are
     free : whether more values cost next to nothing: then all of them are tried wherever the others are refined
     """
 
@@ -82,13 +85,21 @@ def _rounded(value: float, scale: str) -> Any:
     return 1 - float(f"{1 - value:.3g}") if scale == "rest" else float(f"{value:.3g}")
 
 
-def space(name: str, log: Any, sigma: Callable[[str, int], NDArray[np.float64]], given: Mapping[str, Any]) -> Space:
+def space(
+    name: str,
+    log: Any,
+    sigma: Callable[[str, int], NDArray[np.float64]],
+    given: Mapping[str, Any],
+    *,
+    shift: bool = False,
+) -> Space:
     """The axes of a model on a log.
 
     Parameters
     ----------
     sigma : gives the singular values of a target, so many or all
     given : values of parameters to try as they are: a list, or one value to hold fixed
+    shift : whether what is measured on sees a shift in popularity: a power of it is then searched
     """
     own = {one: Axis(_several(values), "given") for one, values in given.items()}
     strange = sorted(set(own) - set(model_class(name)().params()))
@@ -97,6 +108,8 @@ def space(name: str, log: Any, sigma: Callable[[str, int], NDArray[np.float64]],
         raise ParameterError(f"{name} has no parameter {strange[0]!r} to search; its parameters are {known}")
     _check(name, own)
     usual = _usual(name, log, sigma)
+    if not shift:
+        usual.pop("item_power", None)
     if "weights" in own or "scale" in own:  # of VLAE one or the other
         usual.pop("weights", None)
     return usual | own
@@ -131,7 +144,7 @@ def _several(values: Any) -> tuple[Any, ...]:
 def _usual(name: str, log: Any, sigma: Callable[[str, int], NDArray[np.float64]]) -> Space:
     ranks = tuple(rank for rank in RANKS if rank <= min(log.matrix.shape)) or (min(log.matrix.shape),)
     rank = Axis(ranks, "whole")
-    if name in ("ease", "dlae", "edlae", "deql", "low_rank_dlae", "low_rank_edlae", "slim"):
+    if name in ("ease", "dlae", "edlae", "deql", "tempered", "low_rank_dlae", "low_rank_edlae", "slim"):
         return _by_popularity(name, log, rank)
     if name in ("regularized_pca", "wlae", "vlae", "lrr", "dropout_mf", "nuclear_power", "rg2"):
         return _by_spectrum(name, rank, sigma("rg2" if name == "rg2" else "plain", ranks[-1]))
@@ -156,6 +169,9 @@ def _by_popularity(name: str, log: Any, rank: Axis) -> Space:
         found["b"] = Axis(tuple(_rounded(0.1 * 1.12**step, "factor") for step in range(32)), free=True)
     if name.startswith("low_rank"):
         found["rank"] = rank
+    if name == "tempered":  # its power first: one Gram serves all that follows
+        found = {"user_power": Axis(USER_POWERS, "plain")} | found
+        found["item_power"] = Axis(ITEM_POWERS, "plain", free=True)
     return found
 
 

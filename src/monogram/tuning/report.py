@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from monogram.tuning.result import Tuning
 
 SHOWN = 20  # settings in the table
-LINES = ("b", "rank", "l2", "dropout")  # parameters drawn as lines where they were searched
+LINES = ("b", "rank", "l2", "dropout", "user_power", "item_power")  # parameters drawn as lines where they were searched
+BY_FACTORS = ("b", "rank", "l2")
 Row = dict[str, Any]
 
 
@@ -102,7 +103,7 @@ def _of_model(model: str, rows: Sequence[Row], metric: str) -> Iterator[tuple[st
 def _line(model: str, line: list[Row], one: str, metric: str, best: Row) -> Callable[[], Any]:
     others = [name for name in best["parameters"] if name in LINES and name != one and _numbers(best, (name,))]
     rest = in_words({name: best[name] for name in others})
-    title, wide = f"{model}, {rest}" if rest else model, one != "dropout" and all(row[one] > 0 for row in line)
+    title, wide = f"{model}, {rest}" if rest else model, one in BY_FACTORS and all(row[one] > 0 for row in line)
     return lambda: plots.against(line, metric, x=one, logarithmic=wide, title=title)
 
 

@@ -31,6 +31,13 @@ from monogram.tuning.study import Study, fingerprint
 
 VALIDATION = 0.1  # of each user's events, or of the users, or of the time
 USUAL = ("ease", "edlae", "dlae", "deql")
+# Validation parts that cannot see a shift in popularity: train has the events of the same days.
+BLIND = {
+    "holdout": "a random cut",
+    "strong": "a random cut",
+    "ratio811": "a random cut",
+    "leave_last": "a cut at each user's own time",
+}
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,7 @@ def tune(
         Optuna's own record lies beside it, with ".optuna" after its name.
     validation : how the validation part is cut from train: a function of the log, or a Split
         By default as the protocol does it (temporal, strong, leave_last, ratio811), else 10% of each user's events.
+        The item_power of Tempered is searched on one by time or of your own alone; another is a warning.
     seed : of the cuts, of Optuna's search, and of the bootstrap
     dtype, memory, threads : as for `fit`
     progress : receives a State before the first group of settings, and after each
@@ -156,8 +164,11 @@ class Search:
             raise ParameterError(f"space has values for {strange[0]!r}, which is not one of the models searched")
         self.study, self.limit, self.seed, self.progress = study, limit, seed, progress
         self.names, self.families = names, Families(task)
+        shift = task.split.protocol not in BLIND
+        if not shift:
+            _warn_of_powers(names, space, task.split.protocol)
         self.spaces = {
-            name: ranges.space(name, task.split.train, self._sigma, space.get(name, {}))
+            name: ranges.space(name, task.split.train, self._sigma, space.get(name, {}), shift=shift)
             for name in dict.fromkeys([*names, *beside])
         }
         in_epochs = {name: axes for name, axes in self.spaces.items() if tpe.needed(name, axes)}
@@ -285,6 +296,23 @@ class Search:
         own = [one for one in self.study.trials if one.value is not None and one.setting.model in self.names]
         best = sorted(own, key=lambda one: -(one.value or 0.0))[:5]
         return State(self.study.tried, tuple(best), self.study.seconds, self._left(), self.plan)
+
+
+def _warn_of_powers(names: list[str], space: Mapping[str, Mapping[str, Any]], protocol: str) -> None:
+    """Say why a power of popularity is not searched on such a cut, or should not be."""
+    for name in names:
+        own = model_class(name)().params()
+        given = np.atleast_1d(space.get(name, {}).get("item_power", []))
+        if "item_power" not in own or len(given) == 1:
+            continue
+        done = "is searched as given" if len(given) else f"is not searched, and stays at {own['item_power']:g}"
+        warnings.warn(
+            f"item_power of {name} {done}: the validation part is {protocol!r}, {BLIND[protocol]}, which cannot see a "
+            "shift in popularity, so that what is best on it may be worst in use; for a search of item_power use the "
+            "protocol temporal, or give a validation part that resembles use",
+            MonogramWarning,
+            stacklevel=4,
+        )
 
 
 def _plain(value: Any) -> Any:
