@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from monogram.data.readers import read
     from monogram.data.sample import sample
     from monogram.evaluation.protocol import evaluate
+    from monogram.evaluation.shift import shift
     from monogram.models.base import Recommender
     from monogram.models.baselines import ItemKNN, Popularity
     from monogram.models.factorization import WRMF
@@ -55,6 +56,7 @@ _HOMES: dict[str, str] = {
     "load": "monogram.models.files",
     "read": "monogram.data.readers",
     "sample": "monogram.data.sample",
+    "shift": "monogram.evaluation.shift",
     "tune": "monogram.tuning.search",
     "vlae_as_lrr": "monogram.models.spectral",
 }
@@ -86,6 +88,7 @@ __all__ = [
     "load",
     "read",
     "sample",
+    "shift",
     "splits",
     "testing",
     "tune",

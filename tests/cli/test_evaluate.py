@@ -12,6 +12,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+import monogram as mg
+
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
@@ -158,3 +160,18 @@ def test_what_is_wrong_is_said_in_a_line(program, log, arguments, code, text):
     done = program("evaluate", log, *arguments)
     assert done.code == code, done.err
     assert text in done.err
+
+
+def test_the_shift_of_a_split(log):
+    told = json.loads(run(log, "--model", "ease", "--shift", "--json").stdout)
+    split = mg.splits.holdout(mg.read(log, quiet=True), seed=1)
+    assert told["shift"] == mg.shift(split).document()
+    done = run(log, "--model", "ease", "--shift")
+    assert done.returncode == 0, done.stderr
+    table, shift = done.stdout.split("\n\n")
+    assert table.startswith("model")
+    assert shift.strip() == str(mg.shift(split))
+    assert "shift" not in json.loads(run(log, "--model", "ease", "--json").stdout)
+    refused = run(log, "--model", "ease", "--shift", "--format", "csv")
+    assert refused.returncode == 2
+    assert "use table or json" in refused.stderr

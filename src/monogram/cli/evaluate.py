@@ -46,15 +46,23 @@ def command(
         str | None,
         typer.Option("--per-user", metavar="FILE", help="Also write each user's values: .csv, .json or .parquet."),
     ] = None,
+    shift: Annotated[
+        bool, typer.Option("--shift", help="Also show whether the split is a random cut: test share by popularity.")
+    ] = False,
     memory: Memory = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Measure models on a log, with intervals."""
     from monogram.evaluation.protocol import evaluate
+    from monogram.evaluation.shift import shift as measured
 
     models = _models(model, parameters)
     form = _format(format, json)
+    if shift and form not in ("table", "json"):
+        raise ParameterError(
+            f"--shift is a table of its own, which --format {form} has no place for; use table or json"
+        )
     asked = _metrics(metrics)
     way = Protocol(protocol, given_flags(share, users, at, part), seed)
     if way.reads_itself and columns:
@@ -74,17 +82,18 @@ def command(
     for path, ending in files:
         write(iter([result.users]), ending, path)
         talk(f"the values of each user are in {path}")
-    show(form, way, split, result)
+    show(form, way, split, result, measured(split) if shift else None)
 
 
-def show(form: str, way: Protocol, split: Any, result: Any) -> None:
-    """The result on stdout; as JSON with the protocol and the audit of the split."""
+def show(form: str, way: Protocol, split: Any, result: Any, shift: Any = None) -> None:
+    """The result on stdout, then the shift where it was asked for; as JSON with the protocol and the split's audit."""
     if form == "json":
         audit = dataclasses.asdict(split.audit())
-        answer({"protocol": way.document(), "audit": audit, "results": result.rows()})
+        more = {} if shift is None else {"shift": shift.document()}
+        answer({"protocol": way.document(), "audit": audit, "results": result.rows()} | more)
         return
     forms = {"table": repr, "markdown": type(result).to_markdown, "csv": type(result).to_csv}
-    print(forms[form](result).rstrip(), flush=True)
+    print(forms[form](result).rstrip() + ("" if shift is None else f"\n\n{shift}"), flush=True)
 
 
 def _models(text: str, parameters: dict[str, Any]) -> dict[str, Any]:
