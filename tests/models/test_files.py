@@ -110,6 +110,8 @@ def forged(path, change):
         (lambda h, t: h["report"].update(seconds=3), "whole model .*seconds"),
         (lambda h, t: h["report"].update(seconds={"gram": "long"}), "whole model .*number"),
         (lambda h, t: h["report"].update(residual="small"), "whole model .*number"),
+        (lambda h, t: h["report"].update(unit=-1.0), "whole model .*factor of the users"),
+        (lambda h, t: h["report"].update(unit="1"), "whole model .*factor of the users"),
         (lambda h, t: h.update(report=[]), "whole model"),
     ],
 )

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monogram as mg
+from monogram import store
 from monogram.engine import weighting
-from monogram.errors import ParameterError
+from monogram.errors import ModelFileError, ParameterError
 from monogram.models import live, updates
 from monogram.models.autoencoder import Again
 
@@ -302,6 +303,29 @@ def test_a_loaded_model_changes_with_the_factor_of_its_fit(solver, tmp_path):
     anew = mg.Tempered(**model.params()).fit(log, **how)
     assert found.report_.unit == model.report_.unit != anew.report_.unit
     assert not np.allclose(found.item_weights(), anew.item_weights(), atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", [*SOLVERS, "matrix_free"])
+def test_a_file_without_the_factor_cannot_be_changed(solver, tmp_path):
+    path = tmp_path / "model.mono"
+    mg.Tempered(l2=3).fit(world(), solver=solver).save(path)
+    stored = store.load(path)
+    header, tensors = dict(stored.header), {name: np.array(one) for name, one in stored.tensors.items()}
+    store.save(path, header | {"report": header["report"] | {"unit": None}}, tensors)
+    with pytest.raises(ParameterError, match="does not know the factor of its users' weights"):
+        mg.load(path).forget_users(["u001"])
+
+
+def test_a_forged_weight_of_a_user_is_an_error(tmp_path):
+    path = tmp_path / "model.mono"
+    mg.Tempered(l2=3).fit(world(), solver="matrix_free").save(path)
+    stored = store.load(path)
+    tensors = {name: np.array(one) for name, one in stored.tensors.items()}
+    for value in (0.0, -1.0, np.nan):
+        tensors["weights.weights"][3] = value
+        store.save(path, dict(stored.header), tensors)
+        with pytest.raises(ModelFileError, match=r"not above 0|not finite"):
+            mg.load(path)
 
 
 def test_a_refit_in_place_of_a_change_keeps_the_factor():

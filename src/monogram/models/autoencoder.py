@@ -128,13 +128,13 @@ class Autoencoder(Recommender):
         """The smallest data that compiles what a fit calls: weighted, it is of another precision."""
         return self._scaled(tiny(), 1.0 if self._user_power() else None)
 
-    def _copied(self, size: Size) -> int:
+    def _copied(self, events: int) -> int:
         """Bytes of the weighted data beside the log: by user, and once more by item."""
-        return 16 * size.events if self._user_power() else 0
+        return 16 * events if self._user_power() else 0
 
     def _extra(self, size: Size, work: Work) -> Extra:
         """What the fit takes beside the inverse."""
-        return Extra(bytes=self._copied(size))
+        return Extra(bytes=self._copied(size.events))
 
     def _penalties(self, d: Float) -> Float:
         l2, dropout = self._rates()
@@ -162,7 +162,7 @@ class Autoencoder(Recommender):
             return inverse_plan(work.cluster, size, work.budget, dtype=work.dtype, extra=extra)
         l2, dropout = self._rates()
         solvers: tuple[str, ...] = ("primal", "dual")
-        copied = self._copied(size)
+        copied = self._copied(size.events)
         if "disk" in self.solvers:
             others = (on_disk(size, work.budget - copied, dtype=work.dtype, threads=work.threads), *others)
         others = tuple(replace(one, bytes=one.bytes + copied) for one in others)
@@ -203,7 +203,7 @@ class Autoencoder(Recommender):
             return Solved(primal(work.cluster, data, penalties, way, keep=keep, **how), *rest)
         if chosen.solver == "disk":
             assert work.scratch is not None
-            room = work.budget - beside_tiles(size, work.threads) - self._copied(size)
+            room = work.budget - beside_tiles(size, work.threads) - self._copied(size.events)
             return Solved(disk(data, penalties, folder=work.scratch, room=room, **how), *rest)
         if chosen.solver == "primal":
             return Solved(inverse.primal(data, penalties, known=known, **how), *rest)

@@ -149,7 +149,7 @@ class FullRank(Autoencoder):
 
     def _extra(self, size: Size, work: Work) -> Extra:
         kept = size.items**2 * np.dtype(work.dtype).itemsize if work.keep_gram else 0
-        return Extra(bytes=kept + self._copied(size))
+        return Extra(bytes=kept + self._copied(size.events))
 
     def _source(self, log: Any) -> tuple[Interactions, Any]:
         if isinstance(log, Again):

@@ -23,7 +23,7 @@ from monogram.engine import memory as memory_
 from monogram.engine.gram import squares
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
 from monogram.models import matrix_free
-from monogram.models.autoencoder import Again, Kept, alike, factor, roots, used
+from monogram.models.autoencoder import Again, Autoencoder, Kept, alike, factor, roots, used
 from monogram.models.base import Recommender
 from monogram.models.work import Report, Work
 from monogram.weights import Dense, Dual, Free, Weights
@@ -125,6 +125,8 @@ def check(model: Recommender) -> None:
     name = type(model).__name__
     if model.pruning_ is not None:
         raise ParameterError(f"this {name} was pruned: what is left is no inverse. Change the whole one, then prune it")
+    if isinstance(model, Autoencoder) and model._user_power() and model.report_.unit is None:
+        raise ParameterError(f"this {name} does not know the factor of its users' weights (report_.unit): fit it again")
     if isinstance(weights, Free):
         return
     if not isinstance(weights, Dense | Dual):
@@ -256,7 +258,7 @@ def _primal(model: FullRank, after: changes.Changed, data: Any, penalties: tuple
     array, n, c = model.weights_.matrix, after.log.n_items, model._kept.c  # type: ignore[attr-defined]
     wanted = update.change(*_rows(model, after), penalties[1] - penalties[0])
     size = array.dtype.itemsize
-    taken = update.working_bytes(wanted.rank, n, array.dtype, work.threads)
+    taken = update.working_bytes(wanted.rank, n, array.dtype, work.threads) + model._copied(after.log.n_events)
     _compare(wanted.rank, n, size)
     grows, copied = n > len(array), not array.flags.writeable
     gram = 0 if model._kept.gram is None or not (grows or copied) else 1
@@ -292,7 +294,7 @@ def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[F
     rank = gone.shape[0] + come.shape[0] + int((penalties[0] != penalties[1]).sum())
     taken = update.working_bytes(rank, side, held.inverse.dtype, work.threads)
     _compare(rank, side, size)
-    taken += after.log.n_users**2 * size + 28 * after.log.n_events
+    taken += after.log.n_users**2 * size + 28 * after.log.n_events + model._copied(after.log.n_events)
     _require(taken, work.budget, model)
     wide = _widened(_data(model, model.log_.matrix), after.log.n_items)
     whole = held.inverse
