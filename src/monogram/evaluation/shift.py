@@ -23,7 +23,7 @@ class Shift:
     Attributes
     ----------
     dispersion : mean over items of (t − e)²/v; 1 on a random cut, None where no item has enough events
-    spread : standard deviation of the dispersion between random cuts, about: √(2/items)
+    spread : standard deviation of the dispersion between random cuts
     items : how many have enough events: v of at least 1
     deciles : of the items by popularity, the least popular first: decile, items, least and most (events of an item),
         events (held out), expected, and ratio = events/expected, above 1 where the test part has more than its share
@@ -57,7 +57,8 @@ def shift(split: Split) -> Shift:
     variance v = Σp_u·(1 − p_u), summed over the events of the item in both parts. The dispersion is the mean of
     (t − e)²/v over the items with v of at least 1: Pearson's χ² over its degrees of freedom, with each user's own share
     in place of one for all, so that users who give more do not look like a shift. It is 1 on a random cut (holdout,
-    strong, ratio811), and above 1 where items differ in what is held out.
+    strong, ratio811), and above 1 where items differ in what is held out. There a term has the variance 2 + k/v² with
+    k = Σp_u(1 − p_u)(1 − 6p_u(1 − p_u)), the fourth cumulant of t; the spread takes terms as independent.
 
     The deciles are tenths of the items by the number of their events in both parts: by that of train alone, items of
     which more was held out would seem rare on a random cut, too.
@@ -77,8 +78,9 @@ def shift(split: Split) -> Shift:
         )
     known, held = split.histories.matrix, split.targets.matrix
     shares = np.diff(held.indptr) / np.maximum(np.diff(held.indptr) + np.diff(known.indptr), 1)
-    numbers = (np.ones_like(shares), shares, shares * (1 - shares))
-    totals, expected, variance = (_both(known, held, one) for one in numbers)
+    own = shares * (1 - shares)
+    numbers = (np.ones_like(shares), shares, own, own * (1 - 6 * own))
+    totals, expected, variance, fourth = (_both(known, held, one) for one in numbers)
     found = np.bincount(held.indices, minlength=held.shape[1])
     enough = variance >= LEAST
     number = int(enough.sum())
@@ -86,7 +88,8 @@ def shift(split: Split) -> Shift:
     if not number:
         return Shift(None, None, 0, deciles)
     terms = (found - expected)[enough] ** 2 / variance[enough]
-    return Shift(float(terms.mean()), float(np.sqrt(2 / number)), number, deciles)
+    spread = np.sqrt((2 + fourth[enough] / variance[enough] ** 2).sum()) / number
+    return Shift(float(terms.mean()), float(spread), number, deciles)
 
 
 def _both(known: Any, held: Any, by_user: Float) -> Float:
