@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
     from monogram.models.spectrum import Spectrum
     from monogram.models.students import LowRankDLAE, LowRankEDLAE
+    from monogram.models.two_step import TwoStep
     from monogram.tuning.search import tune
 
 _ROOMS = {"splits": "monogram.data.splits", "testing": "monogram.testing"}
@@ -49,6 +50,7 @@ _HOMES: dict[str, str] = {
     "SLIM": "monogram.models.sparse",
     "Spectrum": "monogram.models.spectrum",
     "Tempered": "monogram.models.full_rank",
+    "TwoStep": "monogram.models.two_step",
     "VLAE": "monogram.models.spectral",
     "WLAE": "monogram.models.spectral",
     "WRMF": "monogram.models.factorization",
@@ -83,6 +85,7 @@ __all__ = [
     "RegularizedPCA",
     "Spectrum",
     "Tempered",
+    "TwoStep",
     "__version__",
     "evaluate",
     "load",

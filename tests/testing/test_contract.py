@@ -13,6 +13,7 @@ from monogram.models.base import Recommender
 from monogram.models.full_rank import FullRank
 from monogram.models.registry import MODELS
 from monogram.models.spectral import Spectral
+from monogram.models.two_step import TwoStep
 from monogram.testing import check_recommender, two_tastes
 from monogram.weights import Dense, Fixed
 
@@ -28,10 +29,11 @@ SMALL = {
     "edlae": {"l2": 1.0},
     "deql": {"l2": 1.0},
     "tempered": {"l2": 1.0, "item_power": -0.1, "b": 0.3},
+    "two_step": {"l2": 1.0, "item_power": -0.1},
     "slim": {"l1": 1.0, "l2": 1.0},
     "item_knn": {"shrink": 1.0},
 }
-BY_SIDE = [name for name, kind in MODELS.items() if issubclass(kind, (FullRank, Spectral))]
+BY_SIDE = [name for name, kind in MODELS.items() if issubclass(kind, (FullRank, Spectral, TwoStep))]
 
 
 @pytest.mark.parametrize("name", MODELS)

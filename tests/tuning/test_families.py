@@ -22,6 +22,7 @@ SETTINGS = {
     + [{"l2": 50, "dropout": 0.4, "b": 0.7, "zero_diagonal": True}],
     "tempered": [{"l2": 5, "dropout": 0.4, "user_power": power} for power in (0, 0.5, 1)]
     + [{"l2": 5, "dropout": 0.4, "item_power": power, "b": 0.4} for power in (-0.5, 0.2)],
+    "two_step": [{"l2": 5, "dropout": 0.4, "second": second} for second in (0.3, 1)],
     "low_rank_dlae": [{"l2": 5, "dropout": 0.4, "rank": rank} for rank in (3, 9)],
     "low_rank_edlae": [
         {"l2": 5, "dropout": 0.4, "rank": 9, "solver": solver} for solver in ("closed_form", "svd", "alternating")

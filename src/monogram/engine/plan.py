@@ -77,12 +77,16 @@ class Cost:
 
 @dataclass(frozen=True)
 class Extra:
-    """What a fit takes beside the inverse: bytes, flops, columns the inverse is multiplied with, its own stages."""
+    """What a fit takes beside the inverse: bytes, flops, columns the inverse is multiplied with, its own stages.
+
+    `products` are those of a primal inverse with itself: each one more square array.
+    """
 
     bytes: int = 0
     flops: float = 0.0
     columns: int = 0
     stages: tuple[tuple[str, float, str], ...] = ()
+    products: int = 0
 
 
 @dataclass(frozen=True)
@@ -236,10 +240,11 @@ def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any
     sparse = events * (12 if solver == "primal" else 28) + 8 * side * threads
     rate, copying = calibrate(dtype.name, threads)
     cube = float(side) ** 3
-    flops = cube + extra.flops + 2.0 * side * side * extra.columns
+    products = extra.products if solver == "primal" else 0
+    flops = cube + extra.flops + 2.0 * side * side * (extra.columns + products * side)
     seconds = flops / rate + pairs * 1e-9 / threads + 3 * side * side * dtype.itemsize / copying
     stages = (("gram", float(side), "columns"), ("factor", cube / 3, "flops"), ("invert", cube * 2 / 3, "flops"))
-    taken = side * side * dtype.itemsize + sparse + WORKSPACE + extra.bytes
+    taken = (1 + products) * side * side * dtype.itemsize + sparse + WORKSPACE + extra.bytes
     return Cost(solver, taken, flops + pairs, seconds, "", stages + extra.stages)
 
 

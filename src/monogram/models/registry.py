@@ -10,6 +10,7 @@ from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE, Tempered
 from monogram.models.sparse import SLIM
 from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA
 from monogram.models.students import LowRankDLAE, LowRankEDLAE
+from monogram.models.two_step import TwoStep
 
 MODELS: dict[str, type[Recommender]] = {
     "ease": EASE,
@@ -17,6 +18,7 @@ MODELS: dict[str, type[Recommender]] = {
     "edlae": EDLAE,
     "deql": DEQL,
     "tempered": Tempered,
+    "two_step": TwoStep,
     "regularized_pca": RegularizedPCA,
     "dropout_mf": DropoutMF,
     "nuclear_power": NuclearPower,

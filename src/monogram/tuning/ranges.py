@@ -34,6 +34,7 @@ RANKS = (16, 32, 64, 128, 256)
 DROPOUTS = (0.25, 0.5, 0.75)
 USER_POWERS = (0.0, 0.5, 1.0)
 ITEM_POWERS = tuple(step / 20 for step in range(-8, 9))
+SECONDS = (0.5, 0.75, 1.0)
 FACTORS = (0.25, 1.0, 4.0, 16.0, 64.0)  # of the median popularity
 
 
@@ -144,7 +145,7 @@ def _several(values: Any) -> tuple[Any, ...]:
 def _usual(name: str, log: Any, sigma: Callable[[str, int], NDArray[np.float64]]) -> Space:
     ranks = tuple(rank for rank in RANKS if rank <= min(log.matrix.shape)) or (min(log.matrix.shape),)
     rank = Axis(ranks, "whole")
-    if name in ("ease", "dlae", "edlae", "deql", "tempered", "low_rank_dlae", "low_rank_edlae", "slim"):
+    if name in ("ease", "dlae", "edlae", "deql", "tempered", "two_step", "low_rank_dlae", "low_rank_edlae", "slim"):
         return _by_popularity(name, log, rank)
     if name in ("regularized_pca", "wlae", "vlae", "lrr", "dropout_mf", "nuclear_power", "rg2"):
         return _by_spectrum(name, rank, sigma("rg2" if name == "rg2" else "plain", ranks[-1]))
@@ -169,9 +170,11 @@ def _by_popularity(name: str, log: Any, rank: Axis) -> Space:
         found["b"] = Axis(tuple(_rounded(0.1 * 1.12**step, "factor") for step in range(32)), free=True)
     if name.startswith("low_rank"):
         found["rank"] = rank
-    if name == "tempered":  # its power first: one Gram serves all that follows
+    if name in ("tempered", "two_step"):  # the power first: one Gram serves all that follows
         found = {"user_power": Axis(USER_POWERS, "plain")} | found
         found["item_power"] = Axis(ITEM_POWERS, "plain", free=True)
+    if name == "two_step":  # each value of its own is a fit
+        found["second"], found["item_power"] = Axis(SECONDS, "plain"), Axis(ITEM_POWERS[4:-4:4], "plain")
     return found
 
 

@@ -4,6 +4,7 @@ Histories come as a CSR batch (histories × items). The kinds:
 
 - `Dense`: W itself, n × n; a score is a sum of rows.
 - `Dual`: K⁻¹ of the training users (m × m) and the sparse data; W is never formed.
+- `Twice`: two steps through a `Dual`.
 - `Free`: the sparse data alone; each batch of histories is solved for.
 - `Factors`: W = U·diag(f)·Vᵀ of rank k; two thin products.
 - `Sparse`: W with most entries left out.
@@ -23,6 +24,7 @@ from monogram.weights.factors import Factors
 from monogram.weights.folded import Folded
 from monogram.weights.free import Free
 from monogram.weights.sparse import Sparse
+from monogram.weights.twice import Twice
 
 __all__ = [
     "Dense",
@@ -35,6 +37,7 @@ __all__ = [
     "Indices",
     "Sparse",
     "Tensors",
+    "Twice",
     "Weights",
     "from_tensors",
 ]
@@ -42,7 +45,7 @@ __all__ = [
 
 def from_tensors(kind: str, tensors: Tensors, training: Any) -> Weights:
     """Weights of a stored kind."""
-    kinds: dict[str, Any] = {one.kind: one for one in (Dense, Dual, Factors, Fixed, Folded, Free, Sparse)}
+    kinds: dict[str, Any] = {one.kind: one for one in (Dense, Dual, Factors, Fixed, Folded, Free, Sparse, Twice)}
     if kind not in kinds:
         raise ModelFileError(f"the file holds weights of kind {kind!r}; expected one of {', '.join(kinds)}")
     weights: Weights = kinds[kind].from_tensors(tensors, training)

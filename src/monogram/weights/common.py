@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.topk import Best, Eligible
-from monogram.errors import ModelFileError
+from monogram.errors import ModelFileError, MonogramWarning
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -82,3 +83,14 @@ def part(eligible: Eligible, start: int, stop: int) -> Eligible:
         only[start : stop + 1] if len(only) else only,
         eligible.only,
     )
+
+
+def tell(converged: bool) -> None:
+    """Warn of solves with a dual that did not converge."""
+    if not converged:
+        warnings.warn(
+            "float32 is too coarse for this model: its scores of new histories are approximate; "
+            "fit with dtype='float64', or with solver='primal'",
+            MonogramWarning,
+            stacklevel=4,
+        )

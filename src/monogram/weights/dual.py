@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +13,7 @@ from monogram.engine import parallel
 from monogram.engine.gathering import heads_by_gathering
 from monogram.engine.inverse import dual_solve, exact_columns, rooted
 from monogram.engine.topk import Best, Eligible
-from monogram.errors import MonogramWarning
-from monogram.weights.common import Float, Indices, Tensors, batches, checked, part
+from monogram.weights.common import Float, Indices, Tensors, batches, checked, part, tell
 
 
 class Dual:
@@ -97,7 +95,7 @@ class Dual:
 
     def columns(self, items: Indices) -> Float:
         found, converged = exact_columns(self.inverse, self.by_item, self.penalties, items)
-        _tell(converged)
+        tell(converged)
         found *= self.scale[items] * self.penalties[items]
         # B has no diagonal: what stands there is δ = own − θ, and θ = −scale·c·ℓ.
         found[items, np.arange(len(items))] += self.own[items]
@@ -136,7 +134,7 @@ class Dual:
         spread = sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape) @ self.by_item
         with parallel.limited(threads):
             solved, converged = dual_solve(self.inverse, self.by_item, self.penalties, spread.T)
-        _tell(converged)
+        tell(converged)
         return solved.T
 
     def _known(self, rows: Any) -> Indices:
@@ -147,16 +145,6 @@ class Dual:
                 first.setdefault(key, user)
             self._first = first
         return np.array([self._first.get(key, -1) for key in _keys(rows)], np.int64)
-
-
-def _tell(converged: bool) -> None:
-    if not converged:
-        warnings.warn(
-            "float32 is too coarse for this model: its scores of new histories are approximate; "
-            "fit with dtype='float64', or with solver='primal'",
-            MonogramWarning,
-            stacklevel=4,
-        )
 
 
 def _keys(rows: Any) -> Iterator[bytes]:

@@ -1,0 +1,125 @@
+"""Two steps through the inverse over training users: what a history scores is scored once more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from monogram.engine import parallel
+from monogram.engine.inverse import dual_solve
+from monogram.engine.topk import Best, Eligible, heads_by_scores
+from monogram.errors import ModelFileError
+from monogram.weights.common import Float, Indices, Tensors, batches, checked, part, tell
+from monogram.weights.dual import Dual
+
+WIDTH = 64  # histories of one product: always so many, so that a history's scores do not depend on its neighbours
+
+
+class Twice:
+    """W = ((1 − s)·B + s·B²)·diag(f) through the `Dual` of B, without forming either.
+
+    The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹. Scores take it to float64; lists take it in
+    the precision of K⁻¹.
+
+    Parameters
+    ----------
+    first : of B itself: θ = 1, δ = 0
+    share : s
+    factors : f, above 0
+    """
+
+    kind = "twice"
+    linear = True
+
+    def __init__(self, first: Dual, share: float, factors: Float) -> None:
+        self.first, self.share, self.factors = first, share, factors
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, training: Any) -> Twice:
+        """Build from stored arrays."""
+        share, factors = float(checked(tensors, "share", (1,))[0]), checked(tensors, "factors", (training.shape[1],))
+        if not 0 <= share <= 1:
+            raise ModelFileError(f"the file's weights have a share of {share:g}; expected one between 0 and 1")
+        if not (factors > 0).all():
+            raise ModelFileError("the file's weights have a factor of an item that is not above 0")
+        return cls(Dual.from_tensors(tensors, training), share, factors)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.first.nbytes + self.factors.nbytes)
+
+    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+        return self.heads(np.ones((1, len(self.factors))), histories, eligible, k, threads)[0]
+
+    def heads(self, thetas: Float, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
+        """The best items by each row of `thetas` times the scores."""
+        parts = [[Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))] for _ in thetas]
+        for start, stop in batches(histories.shape[0], WIDTH):
+            scores = self._quick(histories[start:stop], threads)
+            rules = part(eligible, start, stop)
+            for head, one in zip(
+                parts, heads_by_scores(scores, thetas * self.factors, rules, k, threads=threads), strict=True
+            ):
+                head.append(one)
+        return [
+            Best(*(np.concatenate([getattr(one, name) for one in head]) for name in ("items", "scores", "counts")))
+            for head in parts
+        ]
+
+    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+        out, every = np.empty((histories.shape[0], len(items))), np.arange(len(self.factors))
+        for start, stop in batches(len(out), WIDTH):
+            found = self.first.score(histories[start:stop], every, threads)
+            out[start:stop] = (self._mixed(found, self._exact(found.T, threads).T) * self.factors)[:, items]
+        return out
+
+    def columns(self, items: Indices) -> Float:
+        out, threads, c = np.empty((len(self.factors), len(items))), parallel.count(None), self._c()
+        for start, stop in batches(len(items), WIDTH):
+            found = self.first.columns(items[start:stop])
+            second = found - self._exact(found / c[:, None], threads)
+            out[:, start:stop] = (1 - self.share) * found + self.share * second
+        return out * self.factors[items]
+
+    def shares(self, history: Any, item: int) -> Float:
+        return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
+
+    def base(self, items: Indices) -> Float:
+        return np.zeros(len(items))
+
+    def tensors(self) -> Tensors:
+        return self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
+
+    def _c(self) -> Float:
+        """The diagonal of C, out of the scale −1/(c·ℓ)."""
+        return np.asarray(-1 / (self.first.scale * self.first.penalties))
+
+    def _mixed(self, found: NDArray[Any], through: NDArray[Any]) -> NDArray[Any]:
+        """Both steps, from hB and (hB)C."""
+        return np.asarray(found - (self.share / self._c()).astype(found.dtype) * through)
+
+    def _exact(self, block: Float, threads: int) -> Float:
+        """The product C·block (n × columns), to float64."""
+        held, spread = self.first, block / self.first.penalties[:, None]
+        with parallel.limited(threads):
+            right = sp.csc_array(held.by_item.T @ spread)
+            solved, converged = dual_solve(held.inverse, held.by_item, held.penalties, right)
+        tell(converged)
+        return np.asarray(spread - (held.by_item @ solved) / held.penalties[:, None])
+
+    def _quick(self, rows: Any, threads: int) -> NDArray[Any]:
+        """Scores of at most WIDTH histories before the factors of the items, in the precision of K⁻¹."""
+        held, size = self.first, rows.shape[0]
+        coefficients, own = held._solved(rows, held._known(rows), threads)
+        found = np.zeros((len(self.factors), WIDTH), held.inverse.dtype)
+        found[:, :size] = (held.by_item @ coefficients.T.astype(np.float64)) * held.scale[:, None]
+        found[:, :size] += sp.csr_array((own, rows.indices, rows.indptr), shape=rows.shape).T
+        penalties = held.penalties.astype(found.dtype)[:, None]
+        spread = found / penalties
+        with parallel.limited(threads):
+            solved = held.inverse @ np.asarray(held.by_item.T @ spread, found.dtype)
+        spread -= np.asarray(held.by_item @ solved, found.dtype) / penalties
+        return np.ascontiguousarray(self._mixed(found.T[:size], spread.T[:size]))

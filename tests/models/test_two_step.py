@@ -1,0 +1,162 @@
+"""TwoStep against its definition: the weights of Tempered, and their product with themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monogram as mg
+from monogram.engine.plan import Size
+from monogram.engine.topk import Eligible
+from monogram.errors import ModelFileError, ParameterError
+from monogram.models.work import Work
+from monogram.weights import Dense, Dual, Twice
+
+SOLVERS = ["primal", "dual"]
+
+
+def world(seed=0, users=60, items=25, merge="binary"):
+    """Histories of very different lengths, an item nobody used, a user without events, two users alike."""
+    rng = np.random.default_rng(seed)
+    dense = (rng.random((users, items)) < rng.uniform(0.05, 0.6, users)[:, None]).astype(np.float32)
+    if merge == "sum":
+        dense *= rng.uniform(0.25, 4, dense.shape).astype(np.float32)
+    dense[:, 4] = 0
+    dense[3] = 0
+    dense[8] = dense[9]
+    return mg.Interactions.from_csr(sp.csr_array(dense), merge=merge)
+
+
+def expected(log, second, item_power=0.0, **rest):
+    """As the docstring has it."""
+    b = mg.Tempered(**rest).fit(log, solver="primal", dtype="float64").item_weights()
+    users = np.maximum((log.matrix.toarray() > 0).sum(axis=0), 0.5)
+    return ((1 - second) * b + second * b @ b) * users**item_power
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 1000),
+    solver=st.sampled_from(SOLVERS),
+    second=st.floats(0, 1),
+    item_power=st.floats(-1, 1),
+    user_power=st.floats(0, 2),
+    dropout=st.floats(0, 0.9),
+    merge=st.sampled_from(["binary", "sum"]),
+)
+def test_it_is_its_definition(seed, solver, second, item_power, user_power, dropout, merge):
+    log = world(seed, merge=merge)
+    rest = {"l2": 2, "dropout": dropout, "user_power": user_power}
+    model = mg.TwoStep(second=second, item_power=item_power, **rest).fit(log, solver=solver, dtype="float64")
+    wanted = expected(log, second, item_power, **rest)
+    atol = 1e-9 * max(1, np.abs(wanted).max())
+    np.testing.assert_allclose(model.item_weights(), wanted, atol=atol)
+    histories = log.matrix.toarray().astype(np.float64)
+    scores = model.weights_.score(log.matrix, np.arange(log.n_items), 1)
+    np.testing.assert_allclose(scores, histories @ wanted, atol=atol * log.n_items * 4)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_without_the_second_step_it_is_tempered(solver):
+    log = world()
+    shared = {"l2": 3, "dropout": 0.4, "user_power": 0.7, "item_power": -0.2}
+    one = mg.TwoStep(second=0, **shared).fit(log, solver=solver, dtype="float64")
+    other = mg.Tempered(**shared).fit(log, solver=solver, dtype="float64")
+    np.testing.assert_allclose(one.item_weights(), other.item_weights(), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_dual_ranks_by_its_scores(dtype):
+    """Known and new histories, alone and in a crowd: the same lists, those of the scores."""
+    log, k = world(3, users=150, items=40), 7
+    model = mg.TwoStep(l2=2, dropout=0.3, second=0.8).fit(log, solver="dual", dtype=dtype)
+    assert isinstance(model.weights_, Twice)
+    new = sp.random_array((30, log.n_items), density=0.2, rng=0, dtype=np.float32, format="csr")
+    new.data[:] = 1
+    histories = sp.vstack([log.matrix, new]).tocsr()
+    found = model.weights_.best(histories, Eligible.all_but(histories), k, 2)
+    scores = model.weights_.score(histories, np.arange(log.n_items), 2)
+    near = 1e-12 if dtype == "float64" else 2e-5
+    for row in range(histories.shape[0]):
+        seen = histories[[row]].indices
+        one = model.weights_.best(histories[[row]], Eligible.all_but(histories[[row]]), k, 1)
+        assert one.items[0].tolist() == found.items[row].tolist()
+        np.testing.assert_allclose(one.scores[0], found.scores[row], rtol=near)
+        open_ = np.delete(scores[row], seen)
+        count = found.counts[row]
+        assert count == min(k, len(open_))
+        assert not np.isin(found.items[row, :count], seen).any()
+        np.testing.assert_allclose(
+            found.scores[row, :count], np.sort(open_)[::-1][:count], atol=near * np.abs(scores).max()
+        )
+
+
+def test_heads_are_factors_of_the_scores():
+    log = world(5)
+    weights = mg.TwoStep(l2=2, second=0.5).fit(log, solver="dual", dtype="float64").weights_
+    thetas = np.random.default_rng(0).uniform(0.5, 2, (3, log.n_items))
+    rules = Eligible.all_but(log.matrix)
+    for head, theta in zip(weights.heads(thetas, log.matrix, rules, 5, 2), thetas, strict=True):
+        alone = Twice(weights.first, weights.share, weights.factors * theta).best(log.matrix, rules, 5, 1)
+        assert head.items.tolist() == alone.items.tolist()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_single_precision_is_near(solver):
+    log = world(7, users=200, items=80)
+    one = mg.TwoStep(l2=5, second=0.8).fit(log, solver=solver)
+    other = mg.TwoStep(l2=5, second=0.8).fit(log, solver=solver, dtype="float64")
+    assert one.weights_.kind == {"primal": "dense", "dual": "twice"}[solver]
+    wanted = other.item_weights()
+    np.testing.assert_allclose(one.item_weights(), wanted, atol=2e-6 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_it_comes_back_from_its_file(solver, tmp_path):
+    log = world()
+    model = mg.TwoStep(l2=3, second=0.6, item_power=0.1).fit(log, solver=solver)
+    model.save(tmp_path / "model")
+    again = mg.load(tmp_path / "model")
+    assert again.params() == model.params()
+    assert type(again.weights_) is type(model.weights_) is {"primal": Dense, "dual": Twice}[solver]
+    np.testing.assert_array_equal(again.item_weights(), model.item_weights())
+    one, other = (each.recommend(histories=[["1", "5"], []], k=3) for each in (again, model))
+    assert list(one) == list(other)
+
+
+@pytest.mark.parametrize(("name", "value", "said"), [("share", [1.5], "share"), ("factors", -1.0, "factor")])
+def test_a_file_with_strange_weights_is_refused(name, value, said):
+    weights = mg.TwoStep(l2=3).fit(world(), solver="dual").weights_
+    tensors = {one: array.copy() for one, array in weights.tensors().items()}
+    tensors[name][...] = value
+    with pytest.raises(ModelFileError, match=said):
+        Twice.from_tensors(tensors, weights.first.training)
+
+
+def test_the_plan_counts_the_product_where_it_is_formed():
+    size = Size(5000, 4000, 100_000, 1e7, 1e7)
+    costs = {}
+    for solver in SOLVERS:
+        work = Work(budget=10**12, solver=solver)
+        costs[solver] = [model._plan(size, work).chosen.bytes for model in (mg.TwoStep(), mg.Tempered())]
+    assert costs["primal"][0] - costs["primal"][1] == 4 * 4000**2
+    assert costs["dual"][0] == costs["dual"][1]
+
+
+def test_what_it_does_not_do_is_said():
+    log = world()
+    with pytest.raises(ParameterError, match="disk"):
+        mg.TwoStep().fit(log, solver="disk")
+    with pytest.raises(ParameterError, match="second"):
+        mg.TwoStep(second=1.1)
+    with pytest.raises(ParameterError, match="keep_gram"):
+        mg.TwoStep().fit(log, keep_gram=True)
+
+
+def test_a_dual_is_not_held_twice():
+    weights = mg.TwoStep(l2=3).fit(world(), solver="dual").weights_
+    assert isinstance(weights.first, Dual)
+    assert weights.nbytes < weights.first.nbytes + 10_000
