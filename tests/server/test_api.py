@@ -12,7 +12,7 @@ import pytest
 import monogram as mg
 from monogram.server import answers, schemas
 
-from .conftest import ITEMS, TITLES, USERS
+from .conftest import ITEMS, TITLES, USERS, pairs
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,32 @@ def test_parameters_for_one_answer(server, model, exclude_seen):
         assert [one for one, _ in mine] == [one for one, _ in theirs]
         np.testing.assert_allclose([s for _, s in mine], [s for _, s in theirs], rtol=1e-5, atol=1e-6)
     assert lists(server.post("/v1/recommend", body)) != lists(answer), "the model itself stays as it is"
+
+
+def test_our_own_models_are_served(start, tmp_path):
+    """Tempered by both solvers with its free parameters, TwoStep as it is."""
+    models = {
+        "primal": mg.Tempered(l2=2).fit(pairs(), solver="primal"),
+        "dual": mg.Tempered(l2=2).fit(pairs(), solver="dual"),
+        "two": mg.TwoStep(l2=2).fit(pairs(), solver="dual"),
+    }
+    for name, one in models.items():
+        one.save(tmp_path / f"{name}.mono")
+    server = start(*(tmp_path / f"{name}.mono" for name in models))
+    body = {"users": ["ann", "u07"], "k": 5}
+    for name, one in models.items():
+        assert lists(server.post("/v1/recommend", {**body, "model": name})) == expected(
+            one.recommend(["ann", "u07"], k=5), "user"
+        )
+        changed = {"model": name, "parameters": {"item_power": -0.7, "b": 0.4}}
+        answer = server.post("/v1/recommend", body | changed)
+        if name == "two":
+            assert answer.status_code == 422
+            continue
+        other = one.changed(**changed["parameters"]).recommend(["ann", "u07"], k=5)
+        for mine, theirs in zip(lists(answer), expected(other, "user"), strict=True):
+            assert [item for item, _ in mine] == [item for item, _ in theirs]
+            np.testing.assert_allclose([s for _, s in mine], [s for _, s in theirs], rtol=1e-5, atol=1e-6)
 
 
 def test_parameters_that_need_a_factorisation_are_refused(server):

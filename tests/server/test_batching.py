@@ -23,6 +23,8 @@ from .conftest import ITEMS, USERS, pairs
 
 MODELS = [
     mg.DEQL(l2=2),
+    mg.Tempered(l2=2),
+    mg.TwoStep(l2=2).fit(pairs(), solver="dual"),
     mg.EASE(l2=2).fit(pairs()).prune(4),
     mg.Popularity(),
     mg.LRR(rank=3),
@@ -52,7 +54,7 @@ questions = st.lists(
 @given(asked=questions)
 def test_together_is_as_alone(model, asked):
     log, weights = of(model)._learned()
-    head = live.weights(model, {"b": 0.9}) if model.name == "deql" else weights
+    head = live.weights(model, {"b": 0.9}) if model.name in ("deql", "tempered") else weights
     made = [
         Question(of_histories(histories, log), head if other else weights, k, allow, None, seen)
         for histories, k, seen, allow, other in asked

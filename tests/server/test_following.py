@@ -106,6 +106,13 @@ def test_items_that_memory_cannot_hold_are_refused(model, monkeypatch):
     gate.admit([Change("eve", "tea")], model, 0)
 
 
+def test_a_kept_gram_grows_with_the_weights(monkeypatch):
+    model = mg.EASE(l2=2).fit(pairs(), keep_gram=True)
+    monkeypatch.setattr(admission.memory, "parse", lambda _: 4 * 12**2)
+    with pytest.raises(Refused, match="the weights would take 968 B"):
+        Admission().admit([Change("ann", "new 1")], model, 0)
+
+
 def test_users_that_a_dual_cannot_hold_are_refused(monkeypatch):
     model = mg.EASE(l2=2).fit(pairs(), solver="dual")
     monkeypatch.setattr(admission.memory, "parse", lambda _: 4 * len(USERS) ** 2)

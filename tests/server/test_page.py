@@ -277,6 +277,37 @@ def test_the_slider_is_there_for_every_kind_that_has_it(open_page, log, service,
     assert asked[-1] == {"b": 2}
 
 
+def test_a_power_of_popularity_has_a_slider_of_its_own(open_page, log, service):
+    """Tempered has two knobs; each is in the question and in the address, and both may be moved."""
+    card = service.client.get("/v1/models/deql").json() | {"kind": "Tempered", "live": {"item_power": -0.2, "b": 0.0}}
+    page = open_page()
+    page.route("**/v1/models/deql", lambda route: route.fulfill(json=card))
+    asked = []
+
+    def answer(route):
+        body = route.request.post_data_json
+        asked.append(body.pop("parameters", None))
+        route.fulfill(json=service.post("/v1/recommend", body).json())
+
+    page.route("**/v1/recommend", answer)
+    page.goto("about:blank")
+    page.goto(f"{service.url}/#{quote(json.dumps({'history': items(log, 2), 'model': 'deql'}))}")
+    expect(page.get_by_role("slider")).to_have_count(2)
+    power = page.get_by_label("item_power: above 0")
+    expect(power).to_have_value("-0.2")
+    expect(page.locator(".list ol > li")).to_have_count(10)
+    power.focus()
+    with page.expect_response("**/v1/recommend"):
+        page.keyboard.press("Home")
+    assert asked[0] is None
+    assert asked[-1] == {"item_power": -1}
+    page.get_by_label("b: the weight").focus()
+    with page.expect_response("**/v1/recommend"):
+        page.keyboard.press("End")
+    assert asked[-1] == {"item_power": -1, "b": 2}
+    assert '"item_power":{"deql":-1}' in page.evaluate("decodeURIComponent(location.hash)")
+
+
 @pytest.mark.parametrize("width", [1280, 1200, 1024])
 def test_two_models_side_by_side(open_page, log, width):
     page = open_page({"history": items(log, 2)}, size={"width": width, "height": 900})

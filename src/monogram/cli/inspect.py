@@ -37,7 +37,10 @@ def _lines(path: str, size: int, header: dict[str, Any]) -> Lines:
     lines += [(f"  {name}", str(value)) for name, value in _part(header, "parameters").items()]
     lines += [(name, f"{header[name]:,}") for name in ("users", "items", "events") if isinstance(header.get(name), int)]
     lines += [(name, str(header[name])) for name in ("weights", "merge") if name in header]
-    lines += [(f"measured: {name}", str(value)) for name, value in _part(header, "metrics").items()]
+    lines += [
+        (f"measured: {name}", f"{value:.4f}" if isinstance(value, float) else str(value))
+        for name, value in _part(header, "metrics").items()
+    ]
     lines += [(f"pruned: {name}", str(value)) for name, value in _part(header, "pruning").items()]
     return lines + _report(_part(header, "report"))
 

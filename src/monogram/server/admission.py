@@ -77,7 +77,8 @@ def _check_room(model: Recommender, tickets: list[Ticket]) -> None:
         return
     if not new:
         return
-    needed, free = (have + len(new)) ** 2 * size, memory.parse(None)
+    kept = 1 if model._kept is None or model._kept.gram is None else 2  # the Gram grows, too
+    needed, free = kept * (have + len(new)) ** 2 * size, memory.parse(None)
     if needed > free:
         raise Refused(
             507, "no_room",

@@ -105,8 +105,8 @@ class Follower:
         found = self._advanced(model, at)
         if found.error is not None and found.kept:
             raise found.error
-        self.saved, self._owed, self.error = at, False, None
         self._serve(found, header)
+        self.saved, self._owed, self.error = at, found.forgot, None
         try:
             self._sweep()
             self._write()

@@ -6,7 +6,11 @@ import { former, place, wait } from "./place.js";
 import { search } from "./search.js";
 
 const K = 10, STEP = 0.01;
-const state = { model: null, other: null, mode: "history", history: [], user: "", b: {} };
+const state = { model: null, other: null, mode: "history", history: [], user: "", b: {}, item_power: {} };
+const KNOBS = { // what costs no fit: words, and the ends of its slider
+  b: { words: "the weight of what was seen, against what was held back", ends: (first) => [0, Math.max(2, Math.ceil(first))] },
+  item_power: { words: "above 0 towards popular items, below 0 away from them", ends: (first) => [Math.min(-1, Math.floor(first)), Math.max(1, Math.ceil(first))] },
+};
 const cards = new Map(), titles = new Map();
 const turn = turns(), similarTurn = turns();
 let models = [], popular = null, seen = { user: "", items: [] };
@@ -35,7 +39,10 @@ function recall() {
   state.mode = kept.mode === "user" ? "user" : "history";
   state.history = Array.isArray(kept.history) ? kept.history.filter(whole) : [];
   state.user = whole(kept.user) ? String(kept.user) : "";
-  state.b = typeof kept.b === "object" && kept.b ? Object.fromEntries(Object.entries(kept.b).filter(([, value]) => Number.isFinite(value))) : {};
+  for (const knob in KNOBS) {
+    const held = typeof kept[knob] === "object" && kept[knob] ? kept[knob] : {};
+    state[knob] = Object.fromEntries(Object.entries(held).filter(([, value]) => Number.isFinite(value)));
+  }
 }
 
 // --- the side that asks ----------------------------------------------------------------------------------------------
@@ -64,27 +71,28 @@ function drawHistory(items, removable) {
   if (held >= 0) (buttons()[Math.min(held, items.length - 1)] ?? $("query")).focus();
 }
 
-const lively = (name) => "b" in (cards.get(name)?.live ?? {});
+const lively = (name) => Object.keys(KNOBS).filter((knob) => knob in (cards.get(name)?.live ?? {}));
 
 function drawSliders() {
-  const wanted = shown().filter(lively);
-  $("sliders").replaceChildren(...wanted.map((name) => {
-    const own = cards.get(name).live.b, first = own ?? 0, value = state.b[name] ?? first;
-    const out = h("output", {}, value.toFixed(2));
-    const move = (event) => {
-      const now = Number(event.target.value);
-      out.textContent = now.toFixed(2);
-      if (Math.abs(now - first) < STEP / 2) delete state.b[name];
-      else state.b[name] = now;
-      askSoon();
-    };
-    const most = Math.max(2, Math.ceil(first));
-    const label = wanted.length > 1 ? `b of ${name}` : "b";
-    return h("div", { class: "slider" },
-      h("label", { for: `b-${name}` }, `${label}: the weight of what was seen, against what was held back`),
-      h("input", { type: "range", id: `b-${name}`, min: "0", max: String(most), step: String(STEP), value: String(value), oninput: move }), out,
-      h("p", { class: "note" }, `Fitted ${own === null ? "without it" : `with ${own}`}. The list follows at once: nothing is fitted anew.`));
-  }));
+  const wanted = shown().filter((name) => lively(name).length);
+  $("sliders").replaceChildren(...wanted.flatMap((name) => lively(name).map((knob) => slider(name, knob, wanted.length > 1))));
+}
+
+function slider(name, knob, several) {
+  const own = cards.get(name).live[knob], first = own ?? 0, value = state[knob][name] ?? first, id = `${knob}-${name}`;
+  const [least, most] = KNOBS[knob].ends(first);
+  const out = h("output", {}, value.toFixed(2));
+  const move = (event) => {
+    const now = Number(event.target.value);
+    out.textContent = now.toFixed(2);
+    if (Math.abs(now - first) < STEP / 2) delete state[knob][name];
+    else state[knob][name] = now;
+    askSoon();
+  };
+  return h("div", { class: "slider" },
+    h("label", { for: id }, `${several ? `${knob} of ${name}` : knob}: ${KNOBS[knob].words}`),
+    h("input", { type: "range", id, min: String(least), max: String(most), step: String(STEP), value: String(value), oninput: move }), out,
+    h("p", { class: "note" }, `Fitted ${own === null ? "without it" : `with ${own}`}. The list follows at once: nothing is fitted anew.`));
 }
 
 function drawModels() {
@@ -97,7 +105,10 @@ function drawModels() {
 
 // --- the side that answers -------------------------------------------------------------------------------------------
 
-const changed = (name) => (name in state.b && lively(name) ? { parameters: { b: state.b[name] } } : {});
+function changed(name) {
+  const moved = lively(name).filter((knob) => name in state[knob]).map((knob) => [knob, state[knob][name]]);
+  return moved.length ? { parameters: Object.fromEntries(moved) } : {};
+}
 
 function question(name) {
   const who = state.mode === "user" ? { users: [state.user] } : { histories: [state.history] };
