@@ -154,27 +154,27 @@ class Study:
             source = {"study": "tempered", "data": self.data.name, "part": part, "powers": POWERS, **point.source}
             found = self.cache.get(source)
             if found is None:
-                found = self._measure(getattr(self.data, part), point)
+                found = self._measure(getattr(self.data, part), point, [0.0] if part == "sample" else POWERS)
                 self.cache.put(source, found)
             self.points[part, point] = found
             best = found["values"][POWERS.index(0.0)]["mean"]
             print(f"{self.data.name}, {part}: {point} {best[0]:.4f} {best[1]:.4f}", flush=True)
         return self.points[part, point]
 
-    def _measure(self, split: Split, point: Point) -> dict[str, Any]:
+    def _measure(self, split: Split, point: Point, powers: list[float]) -> dict[str, Any]:
         start = time.perf_counter()
         model = point.model.fit(split.train)
         seconds = time.perf_counter() - start
         counts = np.maximum(used(split.train.matrix), 0.5)
         asked = tuple(metrics.parse(one) for one in METRICS)
-        thetas = np.array([counts**power for power in POWERS])
+        thetas = np.array([counts**power for power in powers])
         weights: Any = model.weights_
         found = measure_heads(weights, thetas, split.train, split, asked, 2)
-        values = []
-        for by_user, _ in found:
+        values: list[Any] = [None] * len(POWERS)
+        for power, (by_user, _) in zip(powers, found, strict=True):
             low, high = statistics.interval(statistics.bootstrap(by_user, resamples=RESAMPLES))
-            values.append({"mean": by_user.mean(0).tolist(), "low": low.tolist(), "high": high.tolist()})
-        report, (plain, _) = model.report_, found[POWERS.index(0.0)]
+            values[POWERS.index(power)] = {"mean": by_user.mean(0).tolist(), "low": low.tolist(), "high": high.tolist()}
+        report, (plain, _) = model.report_, found[powers.index(0.0)]
         ranked = time.perf_counter() - start - seconds
         return {
             "values": values, "by_user": np.round(plain, 6).tolist(), "fit": seconds, "ranked": ranked,

@@ -32,7 +32,7 @@ class TwoStep(Recommender):
     name: ClassVar[str] = "two_step"
     solvers: ClassVar[tuple[str, ...]] = SOLVERS
     l2: float = param(50.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
+    dropout: float = param(0.2, "probability with which an entry is hidden", low=0, high=1, below=True)
     second: float = param(0.8, "share of the second step in a score", low=0, high=1)
     user_power: float = param(0.5, "how much less long histories count: 0 all events alike", low=0, high=2)
     item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from monogram.engine import parallel
 from monogram.engine.inverse import dual_solve
+from monogram.engine.operator import multiply
 from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, part, tell
@@ -111,15 +112,19 @@ class Twice:
         return np.asarray(spread - (held.by_item @ solved) / held.penalties[:, None])
 
     def _quick(self, rows: Any, threads: int) -> NDArray[Any]:
-        """Scores of at most WIDTH histories before the factors of the items, in the precision of K⁻¹."""
+        """Scores of at most WIDTH histories before the factors of the items, the second step in K⁻¹’s precision."""
         held, size = self.first, rows.shape[0]
         coefficients, own = held._solved(rows, held._known(rows), threads)
-        found = np.zeros((len(self.factors), WIDTH), held.inverse.dtype)
-        found[:, :size] = (held.by_item @ coefficients.T.astype(np.float64)) * held.scale[:, None]
-        found[:, :size] += sp.csr_array((own, rows.indices, rows.indptr), shape=rows.shape).T
-        penalties = held.penalties.astype(found.dtype)[:, None]
-        spread = found / penalties
+        first = multiply(held.by_item, coefficients.T.astype(np.float64), threads)
+        first *= held.scale[:, None]
+        first[rows.indices, np.repeat(np.arange(size), np.diff(rows.indptr))] += own
+        block = np.zeros((len(first), WIDTH), held.inverse.dtype)
+        block[:, :size] = first / held.penalties[:, None]
+        spread = multiply(held.training, block, threads)
+        spread *= held.roots.astype(spread.dtype)[:, None]
         with parallel.limited(threads):
-            solved = held.inverse @ np.asarray(held.by_item.T @ spread, found.dtype)
-        spread -= np.asarray(held.by_item @ solved, found.dtype) / penalties
-        return np.ascontiguousarray(self._mixed(found.T[:size], spread.T[:size]))
+            solved = held.inverse @ spread
+        through = multiply(held.by_item, np.ascontiguousarray(solved[:, :size]), threads)
+        # (1 − s)·y + s·yB = y·(1 − s/(c·ℓ)) + (yΛ⁻¹X̃ᵀK⁻¹X̃)·s/(c·ℓ), and the scale is −1/(c·ℓ)
+        second = (self.share * held.scale)[:, None]
+        return np.ascontiguousarray((first * (1 + second) - second * through).T)
