@@ -12,8 +12,9 @@ import monogram as mg
 from monogram.engine.plan import Size
 from monogram.engine.topk import Eligible
 from monogram.errors import ModelFileError, ParameterError
+from monogram.models import updates
 from monogram.models.work import Work
-from monogram.weights import Dense, Dual, Twice
+from monogram.weights import Dense, Twice
 
 SOLVERS = ["primal", "dual"]
 
@@ -156,7 +157,17 @@ def test_what_it_does_not_do_is_said():
         mg.TwoStep().fit(log, keep_gram=True)
 
 
-def test_a_dual_is_not_held_twice():
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_it_says_that_it_cannot_be_changed(solver):
+    model = mg.TwoStep(l2=3).fit(world(), solver=solver)
+    with pytest.raises(ParameterError, match="TwoStep cannot be changed without a refit; only the full-rank"):
+        updates.check(model)
+
+
+def test_a_file_whose_first_step_is_not_plain_is_refused():
     weights = mg.TwoStep(l2=3).fit(world(), solver="dual").weights_
-    assert isinstance(weights.first, Dual)
-    assert weights.nbytes < weights.first.nbytes + 10_000
+    for name, value in (("scale", 0.0), ("own", 0.5)):
+        tensors = {one: array.copy() for one, array in weights.tensors().items()}
+        tensors[name][2] = value
+        with pytest.raises(ModelFileError, match="not a plain one"):
+            Twice.from_tensors(tensors, weights.first.training)

@@ -60,6 +60,8 @@ def _report(report: dict[str, Any]) -> Lines:
     ]
     if report.get("residual") is not None:
         lines.append(("residual", f"{report['residual']:.1e}"))
+    if report.get("unit") is not None:
+        lines.append(("factor of the users' weights", f"{report['unit']:.6g}"))
     if report.get("rank") is not None:
         lines.append(("rank", str(report["rank"])))
     if report.get("changes"):

@@ -169,7 +169,6 @@ def primal(
     matrix: Any,
     penalties: Float,
     *,
-    weights: Float | None = None,
     known: NDArray[Any] | None = None,
     dtype: Any = np.float32,
     threads: int = 1,
@@ -179,7 +178,7 @@ def primal(
     n = matrix.shape[1]
     out = np.empty((n, n), dtype, order="F")
     if known is None:
-        gram(matrix, out, weights=weights, threads=threads, done=lambda k: stage("gram", k))
+        gram(matrix, out, threads=threads, done=lambda k: stage("gram", k))
     else:
         parallel.over(lambda a, b: np.copyto(out[:, a:b], known[:, a:b]), n, max(1, n // (4 * threads)), threads)
     invert(out, penalties, stage)
@@ -190,14 +189,13 @@ def dual(
     matrix: Any,
     penalties: Float,
     *,
-    weights: Float | None = None,
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
 ) -> Dual:
     """C of an m × n matrix through the m × m matrix K, by Cholesky in place. Every penalty must be above 0."""
     m = matrix.shape[0]
-    by_item = rooted(matrix, weights).T.tocsr()
+    by_item = matrix.T.tocsr()
     out = np.empty((m, m), dtype, order="F")
     gram(by_item, out, weights=1 / penalties, threads=threads, done=lambda k: stage("gram", k))
     invert(out, np.ones(m), stage)
@@ -214,11 +212,10 @@ def rooted(matrix: Any, weights: Float | None) -> Any:
 
 
 def certificate(
-    matrix: Any,
+    data: Any,
     penalties: Float,
     inverse: Readable,
     *,
-    weights: Float | None = None,
     also: NDArray[np.int64] | None = None,
     fine: float = 1e-3,
     tolerance: float = 1e-10,
@@ -241,7 +238,6 @@ def certificate(
         Error of B relative to max|B|: the bound ‖R‖/min ℓ where that is small, else the solution of (S + Λ)·E = R by
         conjugate gradients. A small residual can hide a large error where S is large and a penalty small.
     """
-    data = rooted(matrix, weights)
     diagonal = squares(data)
     live, chosen = diagonal > 0, probes(diagonal)
     if also is not None:

@@ -110,7 +110,8 @@ class Autoencoder(Recommender):
 
     def _user_weights(self, matrix: Any, unit: float | None) -> Float | None:
         """The weights of the users for a factor `unit` (see `engine.weighting`); None where all are 1."""
-        return None if unit is None else weighting.user_weights(matrix, self._user_power(), unit)
+        power = self._user_power()
+        return None if unit is None or power == 0 else weighting.user_weights(matrix, power, unit)
 
     def _scaled(self, matrix: Any, unit: float | None) -> Any:
         """The data whose Gram is S: X̃ = diag(√w)·X, or X itself where no user has a weight."""

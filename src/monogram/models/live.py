@@ -29,6 +29,8 @@ def parameters(model: Recommender) -> dict[str, Any]:
         return {}
     if not isinstance(model.weights_, Free) and model._kept is None:
         return {}
+    if model._user_power() and model.report_.unit is None:
+        return {}
     own = {name: value for name, value in model.params().items() if name not in COSTLY}
     return own | ({"b": AS_DEQL[type(model)]} if _as_deql(model) else {})
 
@@ -53,9 +55,7 @@ def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
     strange = [name for name in changed if name not in own]
     if strange:
         can = one_of(strange[0], own) if own else "it has none that can"
-        raise ParameterError(
-            f"{strange[0]!r} of this {type(model).__name__} cannot be changed without a factorisation; {can}"
-        )
+        raise ParameterError(f"{strange[0]!r} of this {type(model).__name__} cannot be changed without a fit; {can}")
     if not changed:
         return model.weights_
     assert isinstance(model, FullRank)

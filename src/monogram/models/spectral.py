@@ -66,7 +66,7 @@ class Spectral(Recommender):
                 data.items(np.ones((2, 2), dtype))
 
     def _plan(self, size: Size, work: Work) -> Plan:
-        return spectrum.plan(size, self._wanted() or FIRST_RANK, work)
+        return spectrum.plan(size, self._wanted() or FIRST_RANK, work, self.target != "plain")
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         held = self._spectrum(log, work)

@@ -212,9 +212,11 @@ def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -
     )
 
 
-def plan(size: Size, rank: int, work: Work) -> Plan:
-    """What `decompose` will cost."""
-    costs: tuple[Cost, ...] = spectral(size, rank, dtype=work.dtype, threads=work.threads)
+def plan(size: Size, rank: int, work: Work, weighted: bool = False) -> Plan:
+    """What `decompose` will cost; `weighted`: its users have weights, so that there is a copy of the data."""
+    copied = 8 * size.events if weighted else 0
+    found = spectral(size, rank, dtype=work.dtype, threads=work.threads)
+    costs: tuple[Cost, ...] = tuple(replace(cost, bytes=cost.bytes + copied) for cost in found)
     if work.cluster is not None:
         from monogram.cluster.cost import spectral_plan
 
@@ -238,7 +240,8 @@ def decompose(
     start: NDArray[Any] | None = None,
 ) -> spectrum.Pairs:
     """The leading pairs of a log, within the budget of the work, which takes note of them; `start` see `of_data`."""
-    chosen = plan(measure(log.matrix), rank, work).require().chosen
+    weighted = power != 0 or target != "plain"
+    chosen = plan(measure(log.matrix), rank, work, weighted).require().chosen
     work.tick("plan")
     work.planned = chosen.bytes
     matrix, shift = _weighted(log.matrix, target, power)

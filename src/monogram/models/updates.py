@@ -129,10 +129,10 @@ def check(model: Recommender) -> None:
         raise ParameterError(f"this {name} does not know the factor of its users' weights (report_.unit): fit it again")
     if isinstance(weights, Free):
         return
-    if not isinstance(weights, Dense | Dual):
+    if not isinstance(model, Autoencoder) or not isinstance(weights, Dense | Dual):
         raise ParameterError(
-            f"this {name} holds weights of kind {weights.kind!r}, which cannot be changed without a refit; only the "
-            "full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered) can"
+            f"{name} cannot be changed without a refit; only the full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered) "
+            "can"
         )
     if not isinstance(model._kept, Kept) or (isinstance(weights, Dense) and model._kept.scale is None):
         raise ParameterError(f"this {name} was saved without what a change needs (its diagonal of C): fit it again")

@@ -16,7 +16,8 @@ from monogram.errors import ModelFileError
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, part, tell
 from monogram.weights.dual import Dual
 
-WIDTH = 64  # histories of one product: always so many, so that a history's scores do not depend on its neighbours
+WIDTH = 64  # products are padded to a multiple of it, so that their rounding is nearly that of a history alone
+BATCH = 4 * WIDTH  # histories of a product
 
 
 class Twice:
@@ -46,7 +47,10 @@ class Twice:
             raise ModelFileError(f"the file's weights have a share of {share:g}; expected one between 0 and 1")
         if not (factors > 0).all():
             raise ModelFileError("the file's weights have a factor of an item that is not above 0")
-        return cls(Dual.from_tensors(tensors, training), share, factors)
+        first = Dual.from_tensors(tensors, training)
+        if not ((first.scale < 0).all() and (first.own == 1).all()):
+            raise ModelFileError("the file's weights of two steps have a first step that is not a plain one")
+        return cls(first, share, factors)
 
     @property
     def nbytes(self) -> int:
@@ -58,7 +62,7 @@ class Twice:
     def heads(self, thetas: Float, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
         """The best items by each row of `thetas` times the scores."""
         parts = [[Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))] for _ in thetas]
-        for start, stop in batches(histories.shape[0], WIDTH):
+        for start, stop in batches(histories.shape[0], BATCH):
             scores = self._quick(histories[start:stop], threads)
             rules = part(eligible, start, stop)
             for head, one in zip(
@@ -112,13 +116,13 @@ class Twice:
         return np.asarray(spread - (held.by_item @ solved) / held.penalties[:, None])
 
     def _quick(self, rows: Any, threads: int) -> NDArray[Any]:
-        """Scores of at most WIDTH histories before the factors of the items, the second step in K⁻¹’s precision."""
+        """Scores of histories before the factors of the items, the second step in K⁻¹’s precision."""
         held, size = self.first, rows.shape[0]
         coefficients, own = held._solved(rows, held._known(rows), threads)
         first = multiply(held.by_item, coefficients.T.astype(np.float64), threads)
         first *= held.scale[:, None]
         first[rows.indices, np.repeat(np.arange(size), np.diff(rows.indptr))] += own
-        block = np.zeros((len(first), WIDTH), held.inverse.dtype)
+        block = np.zeros((len(first), -(-size // WIDTH) * WIDTH), held.inverse.dtype)
         block[:, :size] = first / held.penalties[:, None]
         spread = multiply(held.training, block, threads)
         spread *= held.roots.astype(spread.dtype)[:, None]
