@@ -86,12 +86,11 @@ def test_tiles_give_what_memory_gives(small, tmp_path, n, tile, dtype):
     assert not folder.exists(), "gone with the model"
 
 
-def test_user_weights(small, tmp_path):
+def test_weighted_data(small, tmp_path):
     matrix, penalties = setting(30)
-    weights = np.linspace(0.5, 3, 60)
-    how = {"weights": weights, "dtype": np.float64}
-    found = disk(matrix, penalties, folder=tmp_path, room=room(11, np.float64), **how)
-    expected = inverse.primal(matrix, penalties, **how).columns(np.arange(30))
+    data = inverse.rooted(matrix, np.linspace(0.5, 3, 60))
+    found = disk(data, penalties, folder=tmp_path, room=room(11, np.float64), dtype=np.float64)
+    expected = inverse.primal(data, penalties, dtype=np.float64).columns(np.arange(30))
     np.testing.assert_allclose(found.columns(np.arange(30)), expected, atol=1e-13)
     block = np.random.default_rng(0).random((30, 3))
     np.testing.assert_allclose(found.times(block), expected @ block, atol=1e-13)
@@ -297,16 +296,15 @@ def test_other_data_has_another_folder(small, tmp_path):
     matrix, penalties = setting(20)
     how = {"folder": tmp_path, "room": room(8, np.float32)}
     marks = {
-        tiled.fingerprint(one, two, dtype, weights)
-        for one, two, dtype, weights in (
-            (matrix, penalties, np.float32, None),
-            (matrix, penalties + 1, np.float32, None),
-            (matrix * 2, penalties, np.float32, None),
-            (matrix, penalties, np.float64, None),
-            (matrix, penalties, np.float32, np.ones(40)),
+        tiled.fingerprint(one, two, dtype)
+        for one, two, dtype in (
+            (matrix, penalties, np.float32),
+            (matrix, penalties + 1, np.float32),
+            (matrix * 2, penalties, np.float32),
+            (matrix, penalties, np.float64),
         )
     }
-    assert len(marks) == 5
+    assert len(marks) == 4
     one, two = (disk(matrix, penalties, **how) for _ in range(2))
     second = two.tiles.folder
     assert one.tiles.folder != second, "the first is still in use"

@@ -129,7 +129,6 @@ def disk(
     *,
     folder: Path,
     room: int,
-    weights: Float | None = None,
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
@@ -146,7 +145,7 @@ def disk(
         Five tiles are held in it; a fit that was begun with tiles that fit in it keeps them.
     """
     dtype, n = np.dtype(dtype), matrix.shape[1]
-    mark = fingerprint(matrix, penalties, dtype, weights)
+    mark = fingerprint(matrix, penalties, dtype)
     scratch = Scratch(folder, mark)
     tile = tile_size(n, room, dtype.itemsize)
     begun = scratch.tile(mark, dtype)
@@ -155,7 +154,7 @@ def disk(
     try:
         tiles = Tiles(scratch.folder, {"mark": mark, "n": n, "tile": tile, "dtype": dtype.name})
         scratch.tiles = tiles
-        Solver(tiles, stage, threads).run(matrix, penalties, weights)
+        Solver(tiles, stage, threads).run(matrix, penalties)
         return Tiled(tiles, scratch, stage)
     except NumericalError:
         scratch.remove()

@@ -46,11 +46,11 @@ def tile_size(n: int, budget: int, itemsize: int) -> int:
     return min(most, math.ceil(even / 64) * 64)
 
 
-def fingerprint(matrix: Any, penalties: Float, dtype: Any, weights: Float | None = None) -> str:
+def fingerprint(matrix: Any, penalties: Float, dtype: Any) -> str:
     """What a fit on disk is of: the data, the penalties, the precision and the version."""
     digest = hashlib.sha256(f"{__version__} {np.dtype(dtype).name} {matrix.shape}".encode())
-    for array in (matrix.indptr, matrix.indices, matrix.data, penalties, weights):
-        digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
+    for array in (matrix.indptr, matrix.indices, matrix.data, penalties):
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
@@ -74,9 +74,9 @@ class Solver:
         self.coming: tuple[tuple[Key, Key], Future[Any]] | None = None
         self.side = 2
 
-    def run(self, matrix: Any, penalties: Float, weights: Float | None = None) -> None:
+    def run(self, matrix: Any, penalties: Float) -> None:
         """All stages, from where the journal ends."""
-        self.gram(matrix, penalties, weights)
+        self.gram(matrix, penalties)
         tasks = list(_tasks(self.tiles.count))
         with ThreadPoolExecutor(1) as self.reader:
             for (stage, key), after in zip(tasks, [*tasks[1:], None], strict=True):
@@ -85,7 +85,7 @@ class Solver:
                     self.tiles.write(key, stage, self.make[stage](key))
                 self.tick("factor" if stage == "factor" else "invert", self._flops(stage, key))
 
-    def gram(self, matrix: Any, penalties: Float, weights: Float | None) -> None:
+    def gram(self, matrix: Any, penalties: Float) -> None:
         """S + Λ from the sparse data, a column of tiles at a time, in panels that fit in two tiles' room."""
         tiles, columns = self.tiles, None
         for j in range(tiles.count):
@@ -93,7 +93,7 @@ class Solver:
             if keys[0] in tiles.stage:
                 self.tick("gram", span.stop - span.start)
                 continue
-            columns = columns or Columns(matrix, weights, self.threads)
+            columns = columns or Columns(matrix, None, self.threads)
             tall = tiles.n - span.start
             wide = max(1, 2 * tiles.tile**2 // tall)
             for first in range(span.start, span.stop, wide):
