@@ -258,7 +258,7 @@ def examined(data: Set, cache: Cache) -> Outcome:
     )
     two_step = study.searched(start, ("l2", "second", "dropout", "user_power"))
     if data.searched_on == "sample":  # the more users, the less a second step has to do
-        two_step = study.searched(two_step, ("second", "l2"), "validation")
+        two_step = study.searched(two_step, ("second", "l2", "dropout", "user_power"), "validation")
         study.measured("test", two_step)
         points = [replace(tempered, user_power=alpha) for alpha in data.alphas]
         tempered = max(points, key=lambda point: study.value("validation", point))
@@ -385,7 +385,7 @@ def report(outcomes: list[Outcome], command: str) -> list[Block]:
     ]  # fmt: skip
     if sampled:
         text = f"On {', '.join(sampled)} the search was on {SAMPLE:,} users, cut in the same way"
-        blocks.append(Text(f"{text}; the α of Tempered, and second and l2 of TwoStep, were then chosen on all."))
+        blocks.append(Text(f"{text}; the α of Tempered and all of TwoStep's were then chosen on all."))
     if coarse:
         blocks.append(Text(f"On {', '.join(coarse)} α was measured in steps of 1/4, elsewhere in steps of 1/8."))
     blocks += [
