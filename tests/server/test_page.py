@@ -251,11 +251,10 @@ def test_the_slider_ranks_anew(open_page, log, service):
     assert '"deql":2' in page.evaluate("decodeURIComponent(location.hash)")
 
 
-@pytest.mark.parametrize(("own", "first"), [(None, "0"), (0, "0"), (0.33, "0.33")])
-def test_the_slider_is_there_for_every_kind_that_has_it(open_page, log, service, own, first):
-    card = service.client.get("/v1/models/neighbours").json() | {"kind": "EASE", "live": {"b": own}}
-    page = open_page()
-    page.route("**/v1/models/neighbours", lambda route: route.fulfill(json=card))
+def open_with_knobs(page, service, history, name, **card):
+    """The page of a model as if it were another; the parameters that it is asked with."""
+    found = service.client.get(f"/v1/models/{name}").json() | card
+    page.route(f"**/v1/models/{name}", lambda route: route.fulfill(json=found))
     asked = []
 
     def answer(route):
@@ -265,13 +264,24 @@ def test_the_slider_is_there_for_every_kind_that_has_it(open_page, log, service,
 
     page.route("**/v1/recommend", answer)
     page.goto("about:blank")
-    page.goto(f"{service.url}/#{quote(json.dumps({'history': items(log, 2), 'model': 'neighbours'}))}")
+    page.goto(f"{service.url}/#{quote(json.dumps({'history': history, 'model': name}))}")
+    return asked
+
+
+def press(page, slider, key):
+    slider.focus()
+    with page.expect_response("**/v1/recommend"):
+        page.keyboard.press(key)
+
+
+@pytest.mark.parametrize(("own", "first"), [(None, "0"), (0, "0"), (0.33, "0.33")])
+def test_the_slider_is_there_for_every_kind_that_has_it(open_page, log, service, own, first):
+    page = open_page()
+    asked = open_with_knobs(page, service, items(log, 2), "neighbours", kind="EASE", live={"b": own})
     slider = page.get_by_role("slider")
     expect(slider).to_have_value(first)
     expect(page.locator(".list ol > li")).to_have_count(10)
-    slider.focus()
-    with page.expect_response("**/v1/recommend"):
-        page.keyboard.press("End")
+    press(page, slider, "End")
     expect(page.locator("output")).to_have_text("2.00")
     assert asked[0] is None
     assert asked[-1] == {"b": 2}
@@ -279,31 +289,16 @@ def test_the_slider_is_there_for_every_kind_that_has_it(open_page, log, service,
 
 def test_a_power_of_popularity_has_a_slider_of_its_own(open_page, log, service):
     """Tempered has two knobs; each is in the question and in the address, and both may be moved."""
-    card = service.client.get("/v1/models/deql").json() | {"kind": "Tempered", "live": {"item_power": -0.2, "b": 0.0}}
-    page = open_page()
-    page.route("**/v1/models/deql", lambda route: route.fulfill(json=card))
-    asked = []
-
-    def answer(route):
-        body = route.request.post_data_json
-        asked.append(body.pop("parameters", None))
-        route.fulfill(json=service.post("/v1/recommend", body).json())
-
-    page.route("**/v1/recommend", answer)
-    page.goto("about:blank")
-    page.goto(f"{service.url}/#{quote(json.dumps({'history': items(log, 2), 'model': 'deql'}))}")
+    page, live = open_page(), {"item_power": -0.2, "b": 0.0}
+    asked = open_with_knobs(page, service, items(log, 2), "deql", kind="Tempered", live=live)
     expect(page.get_by_role("slider")).to_have_count(2)
     power = page.get_by_label("item_power: above 0")
     expect(power).to_have_value("-0.2")
     expect(page.locator(".list ol > li")).to_have_count(10)
-    power.focus()
-    with page.expect_response("**/v1/recommend"):
-        page.keyboard.press("Home")
+    press(page, power, "Home")
     assert asked[0] is None
     assert asked[-1] == {"item_power": -1}
-    page.get_by_label("b: the weight").focus()
-    with page.expect_response("**/v1/recommend"):
-        page.keyboard.press("End")
+    press(page, page.get_by_label("b: the weight"), "End")
     assert asked[-1] == {"item_power": -1, "b": 2}
     assert '"item_power":{"deql":-1}' in page.evaluate("decodeURIComponent(location.hash)")
 

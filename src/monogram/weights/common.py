@@ -85,6 +85,13 @@ def part(eligible: Eligible, start: int, stop: int) -> Eligible:
     )
 
 
+def joined(parts: list[Best], k: int) -> Best:
+    """The lists of k items of a batch-wise walk, one after the other."""
+    none = Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))
+    names = ("items", "scores", "counts")
+    return Best(*(np.concatenate([getattr(one, name) for one in (none, *parts)]) for name in names))
+
+
 def tell(converged: bool) -> None:
     """Warn of solves with a dual that did not converge."""
     if not converged:

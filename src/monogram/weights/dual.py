@@ -13,7 +13,7 @@ from monogram.engine import parallel
 from monogram.engine.gathering import heads_by_gathering
 from monogram.engine.inverse import dual_solve, exact_columns, rooted
 from monogram.engine.topk import Best, Eligible
-from monogram.weights.common import Float, Indices, Tensors, batches, checked, part, tell
+from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell
 
 
 class Dual:
@@ -69,7 +69,7 @@ class Dual:
         self, scales: Float, seen: bool, histories: Any, eligible: Eligible, k: int, threads: int
     ) -> list[Best]:
         """One Best for each row of scales; `seen` counts what an item of the history adds to its own score."""
-        parts = [[Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))] for _ in scales]
+        parts: list[list[Best]] = [[] for _ in scales]
         for start, stop in batches(histories.shape[0], self.batch):
             rows = histories[start:stop]
             coefficients, own = self._solved(rows, self._known(rows), threads)
@@ -78,10 +78,7 @@ class Dual:
             found = heads_by_gathering(self.by_item, scales, own, coefficients, rows, rules, k, threads=threads)
             for head, one in zip(parts, found, strict=True):
                 head.append(one)
-        return [
-            Best(*(np.concatenate([getattr(one, name) for one in head]) for name in ("items", "scores", "counts")))
-            for head in parts
-        ]
+        return [joined(head, k) for head in parts]
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         out = np.empty((histories.shape[0], len(items)))

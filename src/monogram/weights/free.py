@@ -16,13 +16,12 @@ from monogram.engine.inverse import rooted
 from monogram.engine.probing import Diagonal, exact_diagonal
 from monogram.engine.topk import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning
-from monogram.weights.common import Float, Indices, Tensors, batches, checked, part
+from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part
 
 Head = Callable[[Float, Float, Float, Float], tuple[Float, Float]]
 SURE = 5.0  # standard errors within which c is taken to lie
 SPARE = 4  # candidates beyond k whose c is solved for; more where they do not settle the list
 WIDEST = 512  # candidates of one list, at most
-FIELDS = ("items", "scores", "counts", "residuals")
 SCORED = 1024  # items asked for by name whose c is solved for, at most
 
 
@@ -96,13 +95,14 @@ class Free:
         return int(held.data.nbytes + held.indices.nbytes + held.indptr.nbytes + self.penalties.nbytes)
 
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
-        found = [Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64), np.zeros(0))]
+        found: list[Best] = []
+        residuals = [np.zeros(0)]
         terms = self._bounded()
         for rows, solved, start in self._solved(histories, self.tolerance, threads):
             rules = part(eligible, start, start + rows.shape[0])
-            one = self._best(solved.columns, terms, rows, rules, k, threads)
-            found.append(replace(one, residuals=solved.residuals))
-        return _joined(found)
+            found.append(self._best(solved.columns, terms, rows, rules, k, threads))
+            residuals.append(solved.residuals)
+        return replace(joined(found, k), residuals=np.concatenate(residuals))
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         """Scores; of more than SCORED items with the estimated c."""
@@ -227,10 +227,6 @@ def _chosen(pointers: Indices, items: Indices, shape: tuple[int, int], users: In
     places = items[first : int(pointers[-1])]
     rows = sp.csr_array((np.ones(len(places), np.int8), places, pointers - first), shape=shape)[users]
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
-
-
-def _joined(parts: list[Best]) -> Best:
-    return Best(*(np.concatenate([getattr(one, name) for one in parts]) for name in FIELDS))
 
 
 def _tell(converged: bool) -> None:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import ParameterError
-from monogram.weights.common import Float, Indices, Tensors, batches, part
+from monogram.weights.common import Float, Indices, Tensors, batches, joined, part
 from monogram.weights.dense import Dense
 
 BATCH = 64  # histories whose scores are written out at once, where a list may hold what was seen
@@ -45,7 +45,7 @@ class Rescaled:
             )[0]
             for start, stop in batches(histories.shape[0], BATCH)
         ]
-        return Best(*(np.concatenate([getattr(one, name) for one in found]) for name in ("items", "scores", "counts")))
+        return joined(found, k)
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         out = self.dense.score(histories, items, threads) * self.factors[items]

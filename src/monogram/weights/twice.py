@@ -13,7 +13,7 @@ from monogram.engine.inverse import dual_solve
 from monogram.engine.operator import multiply
 from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError
-from monogram.weights.common import Float, Indices, Tensors, batches, checked, part, tell
+from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell
 from monogram.weights.dual import Dual
 
 WIDTH = 64  # products are padded to a multiple of it, so that their rounding is nearly that of a history alone
@@ -61,7 +61,7 @@ class Twice:
 
     def heads(self, thetas: Float, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
         """The best items by each row of `thetas` times the scores."""
-        parts = [[Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))] for _ in thetas]
+        parts: list[list[Best]] = [[] for _ in thetas]
         for start, stop in batches(histories.shape[0], BATCH):
             scores = self._quick(histories[start:stop], threads)
             rules = part(eligible, start, stop)
@@ -69,10 +69,7 @@ class Twice:
                 parts, heads_by_scores(scores, thetas * self.factors, rules, k, threads=threads), strict=True
             ):
                 head.append(one)
-        return [
-            Best(*(np.concatenate([getattr(one, name) for one in head]) for name in ("items", "scores", "counts")))
-            for head in parts
-        ]
+        return [joined(head, k) for head in parts]
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         out, every = np.empty((histories.shape[0], len(items))), np.arange(len(self.factors))
