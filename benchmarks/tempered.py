@@ -150,6 +150,13 @@ class Point:
         return {name: value for name, value in vars(self).items() if name != "second" or value}
 
 
+def against(by_user: Any, plain: Any) -> list[float]:
+    """By how much ndcg@20 differs from another's, in per cent of it, with the ends of its paired interval."""
+    one, other = (np.asarray(each)[:, CHOOSING] for each in (by_user, plain))
+    found = statistics.paired(one, other)
+    return [float(100 * part / other.mean()) for part in (found.value, found.low, found.high)]
+
+
 class Study:
     """Measures points on a data set, each once."""
 
@@ -158,12 +165,13 @@ class Study:
         self.points: dict[tuple[str, Point], dict[str, Any]] = {}
         self._first: tuple[Any, Any] = None, None
 
-    def measured(self, part: str, point: Point) -> dict[str, Any]:
-        """Means and intervals by item_power; seconds and bytes."""
-        if (part, point) not in self.points:
+    def measured(self, part: str, point: Point, paired: bool = False) -> dict[str, Any]:
+        """Means and intervals by item_power; seconds and bytes. `paired`: with the differences to the power 0, too."""
+        known = self.points.get((part, point))
+        if known is None or (paired and "apart" not in known):
             source = {"study": "tempered", "data": self.data.name, "part": part, "powers": POWERS, **point.source}
             found = self.cache.get(source)
-            if found is None:
+            if found is None or (paired and "apart" not in found):
                 found = self._measure(part, point)
                 self.cache.put(source, found)
             self.points[part, point] = found
@@ -194,13 +202,14 @@ class Study:
         thetas = np.array([counts**power for power in powers])
         found = measure_heads(weights, thetas, split.train, split, asked, 2)
         values: list[Any] = [None] * len(POWERS)
+        plain, _ = found[powers.index(0.0)]
+        apart = [against(by_user, plain) for by_user, _ in found]
         for power, (by_user, _) in zip(powers, found, strict=True):
             low, high = statistics.interval(statistics.bootstrap(by_user, resamples=RESAMPLES))
             values[POWERS.index(power)] = {"mean": by_user.mean(0).tolist(), "low": low.tolist(), "high": high.tolist()}
-        plain, _ = found[powers.index(0.0)]
         ranked = time.perf_counter() - start - seconds
         return {
-            "values": values, "by_user": np.round(plain, 6).tolist(),
+            "values": values, "by_user": np.round(plain, 6).tolist(), "apart": apart,
             "fit": seconds if report else None, "ranked": ranked,
             "peak": report and report.peak_bytes, "solver": report and report.solver, "users": len(found[0][0]),
         }  # fmt: skip
@@ -209,15 +218,19 @@ class Study:
         """What is chosen by."""
         return float(self.measured(part, point)["values"][POWERS.index(power)]["mean"][CHOOSING])
 
-    def searched(self, start: Point, free: tuple[str, ...], part: str = "") -> Point:
+    def searched(self, start: Point, free: tuple[str, ...]) -> Point:
         """The best point, one parameter at a time, until a step in none of them is better."""
-        best, axes = start, {"l2": L2, "dropout": DROPOUT, "user_power": self.data.alphas, "second": SECONDS}
-        while True:
-            before = best
-            for name in free:
-                best = self._climbed(best, name, axes[name], part or self.data.searched_on)
-            if best == before:
-                return best
+        before, best = None, start
+        while best != before:
+            before, best = best, self.walked(best, free, self.data.searched_on)
+        return best
+
+    def walked(self, point: Point, free: tuple[str, ...], part: str) -> Point:
+        """One parameter after the other, each as long as it gets better."""
+        axes = {"l2": L2, "dropout": DROPOUT, "user_power": self.data.alphas, "second": SECONDS}
+        for name in free:
+            point = self._climbed(point, name, axes[name], part)
+        return point
 
     def _climbed(self, point: Point, name: str, axis: list[float], part: str) -> Point:
         """Up or down an axis as long as it gets better."""
@@ -245,7 +258,7 @@ class Outcome:
         """Every pair of powers at the chosen l2 and dropout, with its value."""
         for alpha in self.study.data.alphas:
             point = Point(alpha, self.tempered.l2, self.tempered.dropout)
-            for power, value in zip(POWERS, self.study.measured(part, point)["values"], strict=True):
+            for power, value in zip(POWERS, self.study.measured(part, point, paired=True)["values"], strict=True):
                 yield alpha, power, value
 
 
@@ -258,7 +271,7 @@ def examined(data: Set, cache: Cache) -> Outcome:
     )
     two_step = study.searched(start, ("l2", "second", "dropout", "user_power"))
     if data.searched_on == "sample":  # the more users, the less a second step has to do
-        two_step = study.searched(two_step, ("second", "l2", "dropout", "user_power"), "validation")
+        two_step = study.walked(two_step, ("second", "l2", "dropout", "user_power", "second"), "validation")
         study.measured("test", two_step)
         points = [replace(tempered, user_power=alpha) for alpha in data.alphas]
         tempered = max(points, key=lambda point: study.value("validation", point))
@@ -357,16 +370,20 @@ def shifts(outcomes: list[Outcome]) -> Grid:
 
 
 def pictures(one: Outcome) -> Iterator[Picture]:
-    name = one.study.data.name
-    grid = [
-        {"user_power": alpha, "item_power": power, METRICS[1]: value["mean"][1], "low": value["low"][1],
-         "high": value["high"][1], "model": f"{part} part"}
-        for part in ("test", "validation") for alpha, power, value in one.rows(part)
-    ]  # fmt: skip
-    for axis, other, held in (("user_power", "item_power", 0.0), ("item_power", "user_power", one.tempered.user_power)):
-        rows = [row for row in grid if row[other] == held]
-        figure = plots.against(rows, METRICS[1], x=axis, title=name)
-        yield Picture(f"{name}-{axis}", f"{METRICS[1]} of {name} against {axis}", plots.picture(figure))
+    """The change against the power 0, so that both parts have one scale; the intervals are paired."""
+    name, study, shown_as = one.study.data.name, one.study, f"change of {METRICS[1]}, %"
+    curves: dict[str, list[dict[str, Any]]] = {"user_power": [], "item_power": []}
+    for part in ("test", "validation"):
+        plain = study.measured(part, replace(one.tempered, user_power=0.0))["by_user"]
+        found = {alpha: study.measured(part, replace(one.tempered, user_power=alpha)) for alpha in study.data.alphas}
+        ends = [("user_power", alpha, against(row["by_user"], plain)) for alpha, row in found.items()]
+        held = study.measured(part, one.tempered)["apart"]
+        ends += [("item_power", power, row) for power, row in zip(POWERS, held, strict=True)]
+        for axis, at, (value, low, high) in ends:
+            curves[axis].append({axis: at, shown_as: value, "low": low, "high": high, "model": f"{part} part"})
+    for axis, rows in curves.items():
+        figure = plots.against(rows, shown_as, x=axis, title=name)
+        yield Picture(f"{name}-{axis}", f"Change of {METRICS[1]} of {name} against {axis}", plots.picture(figure))
 
 
 def report(outcomes: list[Outcome], command: str) -> list[Block]:
@@ -385,7 +402,9 @@ def report(outcomes: list[Outcome], command: str) -> list[Block]:
     ]  # fmt: skip
     if sampled:
         text = f"On {', '.join(sampled)} the search was on {SAMPLE:,} users, cut in the same way"
-        blocks.append(Text(f"{text}; the α of Tempered and all of TwoStep's were then chosen on all."))
+        blocks.append(
+            Text(f"{text}; the α of Tempered and, in one more round, all of TwoStep's were then chosen on all.")
+        )
     if coarse:
         blocks.append(Text(f"On {', '.join(coarse)} α was measured in steps of 1/4, elsewhere in steps of 1/8."))
     blocks += [
@@ -396,6 +415,10 @@ def report(outcomes: list[Outcome], command: str) -> list[Block]:
             "least, of middle and of the greatest popularity are held back, relative to a random cut."
         ),
         shifts(outcomes), Heading(2, "Against the powers"),
+        Text(
+            "The change of ndcg@20 against the power 0, in per cent of it, with paired 95% intervals over users: "
+            "user_power at t = 0, item_power at the α that was chosen."
+        ),
         Items([f"{one.study.data.name}: {one.study.data.about}" for one in outcomes]),
     ]  # fmt: skip
     for one in outcomes:

@@ -55,6 +55,12 @@ def test_axes_lines_and_marks_are_named():
     assert axes["epochs"].get_xscale() == "log"
 
 
+@pytest.mark.parametrize(("lines", "drawn"), [(1, 1), (2, 2), (3, 0)])
+def test_intervals_of_at_most_two_lines(lines, drawn):
+    rows = [{"model": n, "b": b, "x": b, "low": b - 1, "high": b + 1} for n in range(lines) for b in (0, 1)]
+    assert len(plots.against_b(rows, "x").axes[0].collections) == drawn
+
+
 def test_lines_differ_in_more_than_colour():
     figure = plots.against_b([{"model": n, "b": b, "x": b} for n in range(7) for b in (0, 1)], "x")
     looks = [(line.get_color(), line.get_marker(), str(line._dash_pattern)) for line in figure.axes[0].lines]

@@ -95,7 +95,8 @@ def against(
 
     Parameters
     ----------
-    rows : each with the keys `x`, `lines` and `metric`; with `low` and `high` too, the interval of a lone line is drawn
+    rows : each with the keys `x`, `lines` and `metric`
+        With `low` and `high` too, the intervals of one or two lines are drawn.
     lines : the key that tells the lines apart
     marks : values to show as labelled horizontal lines, such as {"the paper's EDLAE": 0.1539}
     logarithmic : the scale of x, where all of it is above 0
@@ -114,7 +115,7 @@ def against(
         look = {"color": COLOURS[place % 7], "marker": MARKERS[place % 7], "linestyle": DASHES[place % 7]}
         look["markevery"] = -(-len(at) // MOST_MARKERS)
         axes.plot(at, [float(row[metric]) for row in own], label=name, markersize=5, linewidth=1.6, **look)
-        if len(names) == 1 and all(row.get("low") is not None and row.get("high") is not None for row in own):
+        if len(names) <= 2 and all(row.get("low") is not None and row.get("high") is not None for row in own):
             ends = ([float(row[end]) for row in own] for end in ("low", "high"))
             axes.fill_between(at, *ends, color=look["color"], alpha=0.12, linewidth=0)
     for place, (label, value) in enumerate((marks or {}).items()):
