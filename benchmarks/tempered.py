@@ -390,7 +390,7 @@ def report(outcomes: list[Outcome], command: str) -> list[Block]:
     sampled = [one.study.data.name for one in outcomes if one.study.data.searched_on == "sample"]
     coarse = [one.study.data.name for one in outcomes if one.study.data.alphas != ALPHAS]
     blocks: list[Block] = [
-        Heading(1, "Tempered and TwoStep on six data sets: the numbers"),
+        Heading(1, f"Tempered and TwoStep on {len(outcomes)} data sets: the numbers"),
         Text("Made with this command:"), Text(command, code=True),
         Text(
             "α is user_power: a user of |I| events weighs |I|^(−α). t is item_power: scores are multiplied by "
