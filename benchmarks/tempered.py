@@ -25,6 +25,7 @@ import monogram as mg
 from monogram import plots
 from monogram.data import changes
 from monogram.data.splits import Split
+from monogram.engine import weighting
 from monogram.evaluation import metrics, statistics
 from monogram.evaluation.protocol import measure_heads
 from monogram.models.autoencoder import used
@@ -197,9 +198,9 @@ class Study:
         start = time.perf_counter()
         weights, report = self._fitted(part, point)
         seconds = time.perf_counter() - start
-        counts = np.maximum(used(split.train.matrix), 0.5)
+        counts = used(split.train.matrix)
         asked = tuple(metrics.parse(one) for one in METRICS)
-        thetas = np.array([counts**power for power in powers])
+        thetas = np.array([weighting.popularity(counts, power) for power in powers])
         found = measure_heads(weights, thetas, split.train, split, asked, 2)
         values: list[Any] = [None] * len(POWERS)
         plain, _ = found[powers.index(0.0)]

@@ -1,8 +1,8 @@
-"""Weights of users: w_u = unit·|I_u|^(−α), by which a row of the data counts in S = Xᵀ·diag(w)·X.
+"""Weights of users, and factors of items.
 
-|I_u| is the sum of a user's row: on a binary log the number of items. A user without events has weight 1, which changes
-nothing. With `unit` = |D| / Σ_v|I_v|^(1−α) the mean weight of an event is 1; α = 0 weighs all alike, and α = 1 is the
-weighting of RG².
+A user counts w_u = unit·|I_u|^(−α), by which a row of the data counts in S = Xᵀ·diag(w)·X. |I_u| is the sum of the row:
+on a binary log the number of items. A user without events has weight 1, which changes nothing. With
+`unit` = |D| / Σ_v|I_v|^(1−α) the mean weight of an event is 1; α = 0 weighs all alike, α = 1 is the weighting of RG².
 """
 
 from __future__ import annotations
@@ -28,3 +28,8 @@ def user_weights(matrix: Any, power: float, factor: float) -> Float:
     """The weight factor·|I_u|^(−power) of each user; 1 for one without events."""
     sums = row_sums(matrix)
     return np.asarray(np.where(sums > 0, factor * np.where(sums > 0, sums, 1.0) ** -power, 1.0))
+
+
+def popularity(counts: Float, power: float) -> Float:
+    """The factor max(users of an item, ½)^power of each item's scores."""
+    return np.asarray(np.maximum(counts, 0.5) ** power)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import free, inverse, plan, probing
+from monogram.engine import free, inverse, plan, probing, weighting
 from monogram.engine.disk import Tiled
 from monogram.engine.gram import gram
 from monogram.engine.plan import Extra, Plan, Size
@@ -334,7 +334,7 @@ class Tempered(FullRank):
         if self.b > 0:
             same = DEQL(l2=self.l2, dropout=self.dropout, b=self.b)
         theta, delta = same._head(c, penalties, d, counts)
-        popularity = np.maximum(counts, 0.5) ** self.item_power
+        popularity = weighting.popularity(counts, self.item_power)
         return theta * popularity, delta * popularity
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
+from monogram.engine import weighting
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.models.base import Recommender
 from monogram.models.full_rank import Tempered, shared_weights
@@ -48,7 +49,7 @@ class TwoStep(Recommender):
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         solved = self._step()._solve(log, work)
-        popularity = np.maximum(solved.counts, 0.5) ** self.item_power
+        popularity = weighting.popularity(solved.counts, self.item_power)
         weights = shared_weights(solved, log, work.threads)
         if isinstance(weights, Dense):
             return Dense(_product(weights.matrix, self.second, popularity))

@@ -99,9 +99,9 @@ class Twice:
         """The diagonal of C, out of the scale −1/(c·ℓ)."""
         return np.asarray(-1 / (self.first.scale * self.first.penalties))
 
-    def _mixed(self, found: NDArray[Any], through: NDArray[Any]) -> NDArray[Any]:
+    def _mixed(self, found: Float, through: Float) -> Float:
         """Both steps, from hB and (hB)C."""
-        return np.asarray(found - (self.share / self._c()).astype(found.dtype) * through)
+        return np.asarray(found - self.share / self._c() * through)
 
     def _exact(self, block: Float, threads: int) -> Float:
         """The product C·block (n × columns), to float64."""
