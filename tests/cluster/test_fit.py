@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.cluster import Cluster, gram, parts
+from monogram.cluster import Cluster, client, gram, parts
 from monogram.cluster.client import Run
 from monogram.engine import spectrum
 from monogram.errors import MemoryBudgetError, NumericalError, ParameterError
@@ -46,14 +47,27 @@ def test_spectral(model, method, kind, cluster, logs, monkeypatch):
     assert model.report_.solver == f"cluster, {method}"
 
 
-def test_a_client_is_enough_and_nothing_of_the_fit_stays(shared_client, logs, same_weights):
+def test_a_client_is_enough(shared_client, logs, same_weights):
     model = mg.EASE(l2=20).fit(logs["binary"], cluster=shared_client)
     same_weights(model, mg.EASE(l2=20).fit(logs["binary"], solver="primal"), "float32")
     assert model.report_.solver == "cluster (one worker)"
-    end = time.monotonic() + 20  # what was released is released when the workers have heard of it
-    while held := [key for keys in shared_client.has_what().values() for key in keys]:
-        assert time.monotonic() < end, held
-        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("way", ["one_worker", "tiles"])
+@pytest.mark.parametrize("model", [mg.EASE(l2=20), mg.LRR(rank=8)], ids=names)
+def test_nothing_of_a_fit_stays(model, way, cluster, logs, monkeypatch):
+    """Though it was waited for in many small steps, and nobody collects garbage."""
+    gc.collect()  # what other tests have left
+    monkeypatch.setattr(client, "LOOK", 1e-3)
+    gc.disable()
+    try:
+        model.fit(logs["binary"], cluster=replace(cluster, solve=way))
+        end = time.monotonic() + 20  # what was released is released when the workers have heard of it
+        while held := [key for keys in cluster.client.has_what().values() for key in keys]:
+            assert time.monotonic() < end, held
+            time.sleep(0.05)
+    finally:
+        gc.enable()
 
 
 def test_the_gram_is_kept_and_the_model_can_change(cluster, logs, tmp_path, same_weights):

@@ -256,7 +256,8 @@ class Run:
             try:
                 with self.cluster.client.as_current():
                     done = set(wait(pending, timeout=LOOK, return_when="FIRST_COMPLETED").done)
-            except TimeoutError:
+            except TimeoutError as error:
+                error.with_traceback(None)  # its frames hold it, and the futures: results would stay on the workers
                 self._look()
                 continue
             for future in done:
@@ -271,7 +272,8 @@ class Run:
         while True:
             try:
                 return future.result(timeout=longest)
-            except TimeoutError:  # who held it may be gone; asked again, another has it
+            except TimeoutError as error:  # who held it may be gone; asked again, another has it
+                error.with_traceback(None)
                 self._look()
                 longest *= 2  # or it is large, and the line slow
 
