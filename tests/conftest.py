@@ -15,6 +15,8 @@ from hypothesis import settings
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Hundreds of processes are started: each would compile the whole package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("repository", deadline=None, print_blob=True)
 settings.load_profile("repository")
