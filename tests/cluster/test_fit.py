@@ -53,15 +53,25 @@ def test_a_client_is_enough(shared_client, logs, same_weights):
     assert model.report_.solver == "cluster (one worker)"
 
 
-@pytest.mark.parametrize("way", ["one_worker", "tiles"])
-@pytest.mark.parametrize("model", [mg.EASE(l2=20), mg.LRR(rank=8)], ids=names)
-def test_nothing_of_a_fit_stays(model, way, cluster, logs, monkeypatch):
-    """Though it was waited for in many small steps, and nobody collects garbage."""
+@pytest.mark.parametrize(
+    ("model", "setting", "small"),
+    [
+        (mg.EASE(l2=20), {"solve": "one_worker"}, 1000),
+        (mg.EASE(l2=20), {"solve": "tiles"}, 1000),
+        (mg.LRR(rank=8), {}, 1000),
+        (mg.LRR(rank=8), {"part": 40_000}, 10),
+    ],
+    ids=["one_worker", "tiles", "dense", "lanczos"],
+)
+def test_nothing_of_a_fit_stays(model, setting, small, cluster, logs, monkeypatch):
+    """Though it was waited for and brought in many small steps, and nobody collects garbage."""
     gc.collect()  # what other tests have left
     monkeypatch.setattr(client, "LOOK", 1e-3)
+    monkeypatch.setattr(client, "BRINGING", 1e-4)
+    monkeypatch.setattr(spectrum, "SMALL", small)
     gc.disable()
     try:
-        model.fit(logs["binary"], cluster=replace(cluster, solve=way))
+        model.fit(logs["binary"], cluster=replace(cluster, **setting))
         end = time.monotonic() + 20  # what was released is released when the workers have heard of it
         while held := [key for keys in cluster.client.has_what().values() for key in keys]:
             assert time.monotonic() < end, held

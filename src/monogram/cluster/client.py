@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import logging
 import re
@@ -268,14 +269,20 @@ class Run:
 
     def value(self, future: Any) -> Any:
         """The result of a task, brought here."""
-        longest = BRINGING
+        client, longest = self.cluster.client, BRINGING
+
+        async def asked() -> asyncio.Task[Any]:
+            task: asyncio.Task[Any] = asyncio.ensure_future(client.gather(future, asynchronous=True))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may ask any more
+            await asyncio.wait([task], timeout=longest)  # not cancelled: later questions would be, too
+            return task
+
         while True:
-            try:
-                return future.result(timeout=longest)
-            except TimeoutError as error:  # who held it may be gone; asked again, another has it
-                error.with_traceback(None)
-                self._look()
-                longest *= 2  # or it is large, and the line slow
+            task = client.sync(asked)
+            if task.done():
+                return task.result()
+            self._look()  # who held it may be gone; asked again, another has it
+            longest *= 2  # or it is large, and the line slow
 
     def stream(self, futures: Iterable[Any], ahead: int = 3) -> Iterator[Any]:
         """Results in their order; futures are taken from the iterator, and freed, as the results are."""
