@@ -407,7 +407,8 @@ def report(outcomes: list[Outcome], command: str) -> list[Block]:
             Text(f"{text}; the α of Tempered and, in one more round, all of TwoStep's were then chosen on all.")
         )
     if coarse:
-        blocks.append(Text(f"On {', '.join(coarse)} α was measured in steps of 1/4, elsewhere in steps of 1/8."))
+        text = f"On {', '.join(coarse)} α was measured in steps of 1/4, elsewhere in steps of 1/8"
+        blocks.append(Text(f"{text}, and the validation part asks about {ASKED:,} users; all are learned from."))
     blocks += [
         main_table(outcomes), Heading(2, "Seconds, memory, factorisations"), costs(outcomes),
         Heading(2, "Are the parts random cuts?"),
