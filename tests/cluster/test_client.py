@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import importlib.util
 import json
 import os
@@ -76,6 +78,13 @@ def test_a_client_that_calls_in_vain_is_not_waited_for_long(logs, shared_client,
     monkeypatch.setattr(shared_client, "status", "connecting")
     with pytest.raises(ClusterError, match="the client is connecting, not running; connect again"):
         mg.EASE(l2=20).fit(logs["binary"], cluster=shared_client)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, concurrent.futures.CancelledError])
+def test_work_that_was_cancelled(error):
+    refused = pytest.raises(ClusterError, match="the Gram: the scheduler is gone, or somebody cancelled the work")
+    with refused, client.in_words("the Gram"):
+        raise error
 
 
 def test_no_workers(logs, monkeypatch):

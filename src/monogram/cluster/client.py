@@ -203,7 +203,7 @@ def in_words(doing: str) -> Iterator[None]:
         raise ClusterError(
             f"{doing}: a worker lacks what is needed ({error}); install the same monogram there"
         ) from error
-    except CancelledError as error:
+    except (CancelledError, asyncio.CancelledError) as error:  # the second where the client itself is closed meanwhile
         raise ClusterError(f"{doing}: the scheduler is gone, or somebody cancelled the work; start it again") from error
     except (CommClosedError, ConnectionError, TimeoutError, WorkerStartTimeoutError) as error:
         raise ClusterError(f"{doing}: the connection to the cluster was lost ({error}); start it again") from error
