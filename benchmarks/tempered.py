@@ -2,290 +2,29 @@
 
 For each data set the parameters of EDLAE, Tempered and TwoStep are searched on a validation part, one at a time, until
 none of them gets better by a step. Then every user_power in steps of 1/8 is measured with every item_power in steps of
-.05, on the validation part and on the test part. Where a factorisation takes minutes, the search is on a sample of the
-users, cut in the same way. Every factorisation is kept in --cache: a run that was stopped goes on.
+.05, on the validation part and on the test part. Of large sets the search is on a sample of the users, cut in the same
+way; then each parameter is walked once more on all of them. Every factorisation is kept in --cache: a run that was
+stopped goes on.
 
-    python benchmarks/tempered.py --data DIR -o docs/tempered.md --cache FOLDER [--sets gowalla,ml-1m]
+    python benchmarks/tempered.py --data DIR -o docs/study/numbers.md --cache FOLDER [--sets gowalla,ml-1m]
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from searching import ALPHAS, ASKED, CHOOSING, METRICS, POWERS, SAMPLE, SETS, Outcome, Point, against, examined
 
 import monogram as mg
 from monogram import plots
-from monogram.data import changes
-from monogram.data.splits import Split
-from monogram.engine import weighting
-from monogram.evaluation import metrics, statistics
-from monogram.evaluation.protocol import measure_heads
-from monogram.models.autoencoder import used
+from monogram.evaluation import statistics
 from monogram.reports import writers
 from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text
 from monogram.reproduce.cache import Cache
-from monogram.weights import Twice
-
-METRICS = ("recall@20", "ndcg@20")
-CHOOSING = 1  # by ndcg@20
-ALPHAS = [step / 8 for step in range(9)]
-SECONDS = [step / 10 for step in range(11)]
-POWERS = [round(-0.3 + 0.05 * step, 2) for step in range(13)]
-L2 = [10.0 * 2.0**step for step in range(-2, 8)]
-DROPOUT = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
-RESAMPLES = 1000
-LARGE = 15_000  # users and items from which the search is on a sample
-HUGE = 25_000  # from which user_power is measured in steps of 1/4
-SAMPLE = 8_000  # users that are searched on
-ASKED = 5_000  # users that a huge set is validated by; all are learned from
-
-
-@dataclass(frozen=True, eq=False)
-class Set:
-    """A data set, cut twice: train for the test part, and less of it for the validation part."""
-
-    name: str
-    cut: Callable[[mg.Interactions], Split]  # makes the validation part
-    test: Split
-    by_time: bool
-    about: str
-
-    @cached_property
-    def validation(self) -> Split:
-        found = self.cut(self.test.train)
-        return asked_about(found, ASKED) if self.side > HUGE else found
-
-    @cached_property
-    def sample(self) -> Split:
-        """The validation part of some users alone."""
-        log = self.test.train
-        others = np.random.default_rng(0).permutation(log.n_users)[SAMPLE:]
-        return self.cut(changes.without_users(log, np.sort(others)).log)
-
-    @property
-    def side(self) -> int:
-        """The smaller one."""
-        return min(self.test.train.matrix.shape)
-
-    @property
-    def searched_on(self) -> str:
-        return "sample" if self.side > LARGE else "validation"
-
-    @property
-    def alphas(self) -> list[float]:
-        return ALPHAS[:: 2 if self.side > HUGE else 1]
-
-
-def pairs(path: Path) -> mg.Interactions:
-    """A log whose rows are in the order of time for each user; the place of a row is its time."""
-    held = np.load(path)
-    users, items = held["user"], held["item"]
-    table = pa.table({"user": users, "item": items, "time": np.arange(len(users))})
-    return mg.read(table, "user", "item", time="time")
-
-
-def asked_about(split: Split, number: int) -> Split:
-    """The same training part, measured by some of the users."""
-    users = split.targets.n_users
-    others = np.sort(np.random.default_rng(0).permutation(users)[number:])
-    known, held = (changes.without_users(log, others).log for log in (split.histories, split.targets))
-    return replace(split, histories=known, targets=held)
-
-
-def tenth(log: mg.Interactions) -> Split:
-    return mg.splits.holdout(log, 0.1)
-
-
-def public(path: Path) -> Set:
-    test = mg.splits.public(path)
-    return Set(path.stem, tenth, test, False, "public lists; validation: a random 10% of train")
-
-
-def random(path: Path) -> Set:
-    test = mg.splits.holdout(pairs(path), 0.2)
-    return Set(path.stem, tenth, test, False, "a random 20% for test, 10% of the rest for validation")
-
-
-def last(path: Path) -> Set:
-    test = mg.splits.leave_last(pairs(path))
-    about = "test: each user's last event; validation: the last but one"
-    return Set(path.stem, mg.splits.leave_last, test, True, about)
-
-
-SETS: dict[str, Callable[[Path], Set]] = {
-    "gowalla": public,
-    "yelp2018": public,
-    "ml-1m": random,
-    "amazon-video-games": last,
-    "lastfm-2k": random,
-    "citeulike-a": random,
-}
-
-
-@dataclass(frozen=True)
-class Point:
-    """A factorisation: what was fitted."""
-
-    user_power: float
-    l2: float
-    dropout: float
-    second: float = 0.0
-
-    @property
-    def model(self) -> mg.Recommender:
-        if self.second:
-            return mg.TwoStep(**vars(self))
-        return mg.Tempered(user_power=self.user_power, l2=self.l2, dropout=self.dropout)
-
-    @property
-    def source(self) -> dict[str, float]:
-        """What tells it from others in the cache."""
-        return {name: value for name, value in vars(self).items() if name != "second" or value}
-
-
-def against(by_user: Any, plain: Any) -> list[float]:
-    """By how much ndcg@20 differs from another's, in per cent of it, with the ends of its paired interval."""
-    one, other = (np.asarray(each)[:, CHOOSING] for each in (by_user, plain))
-    found = statistics.paired(one, other)
-    return [float(100 * part / other.mean()) for part in (found.value, found.low, found.high)]
-
-
-class Study:
-    """Measures points on a data set, each once."""
-
-    def __init__(self, data: Set, cache: Cache) -> None:
-        self.data, self.cache = data, cache
-        self.points: dict[tuple[str, Point], dict[str, Any]] = {}
-        self._first: tuple[Any, Any] = None, None
-
-    def measured(self, part: str, point: Point, paired: bool = False) -> dict[str, Any]:
-        """Means and intervals by item_power; seconds and bytes. `paired`: with the differences to the power 0, too."""
-        known = self.points.get((part, point))
-        if known is None or (paired and "apart" not in known):
-            source = {"study": "tempered", "data": self.data.name, "part": part, "powers": POWERS, **point.source}
-            found = self.cache.get(source)
-            if found is None or (paired and "apart" not in found):
-                found = self._measure(part, point)
-                self.cache.put(source, found)
-            self.points[part, point] = found
-            best = found["values"][POWERS.index(0.0)]["mean"]
-            print(f"{self.data.name}, {part}: {point} {best[0]:.4f} {best[1]:.4f}", flush=True)
-        return self.points[part, point]
-
-    def _fitted(self, part: str, point: Point) -> tuple[Any, Any]:
-        """Weights, and the report of their fit; None where only the share of a second step is another."""
-        log, one = getattr(self.data, part).train, (part, replace(point, second=0.0))
-        held, first = self._first
-        if point.second and held == one:
-            return Twice(first, point.second, np.ones(log.n_items)), None
-        self._first, held, first = (None, None), None, None  # its memory
-        model = point.model.fit(log)
-        weights: Any = model.weights_
-        if isinstance(weights, Twice):
-            self._first = one, weights.first
-        return weights, model.report_
-
-    def _measure(self, part: str, point: Point) -> dict[str, Any]:
-        split, powers = getattr(self.data, part), [0.0] if part == "sample" else POWERS
-        start = time.perf_counter()
-        weights, report = self._fitted(part, point)
-        seconds = time.perf_counter() - start
-        counts = used(split.train.matrix)
-        asked = tuple(metrics.parse(one) for one in METRICS)
-        thetas = np.array([weighting.popularity(counts, power) for power in powers])
-        found = measure_heads(weights, thetas, split.train, split, asked, 2)
-        values: list[Any] = [None] * len(POWERS)
-        plain, _ = found[powers.index(0.0)]
-        apart = [against(by_user, plain) for by_user, _ in found]
-        for power, (by_user, _) in zip(powers, found, strict=True):
-            low, high = statistics.interval(statistics.bootstrap(by_user, resamples=RESAMPLES))
-            values[POWERS.index(power)] = {"mean": by_user.mean(0).tolist(), "low": low.tolist(), "high": high.tolist()}
-        ranked = time.perf_counter() - start - seconds
-        return {
-            "values": values, "by_user": np.round(plain, 6).tolist(), "apart": apart,
-            "fit": seconds if report else None, "ranked": ranked,
-            "peak": report and report.peak_bytes, "solver": report and report.solver, "users": len(found[0][0]),
-        }  # fmt: skip
-
-    def value(self, part: str, point: Point, power: float = 0.0) -> float:
-        """What is chosen by."""
-        return float(self.measured(part, point)["values"][POWERS.index(power)]["mean"][CHOOSING])
-
-    def searched(self, start: Point, free: tuple[str, ...]) -> Point:
-        """The best point, one parameter at a time, until a step in none of them is better."""
-        before, best = None, start
-        while best != before:
-            before, best = best, self.walked(best, free, self.data.searched_on)
-        return best
-
-    def walked(self, point: Point, free: tuple[str, ...], part: str) -> Point:
-        """One parameter after the other, each as long as it gets better."""
-        axes = {"l2": L2, "dropout": DROPOUT, "user_power": self.data.alphas, "second": SECONDS}
-        for name in free:
-            point = self._climbed(point, name, axes[name], part)
-        return point
-
-    def _climbed(self, point: Point, name: str, axis: list[float], part: str) -> Point:
-        """Up or down an axis as long as it gets better."""
-        at = axis.index(getattr(point, name))
-        for step in (1, -1):
-            while 0 <= at + step < len(axis):
-                other = Point(**{**vars(point), name: axis[at + step]})
-                if self.value(part, other) <= self.value(part, point):
-                    break
-                point, at = other, at + step
-        return point
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the study found on a data set."""
-
-    study: Study
-    edlae: Point
-    tempered: Point
-    two_step: Point
-    powers: dict[Point, float]  # of items, chosen on a validation part by time, else 0
-
-    def rows(self, part: str) -> Iterator[tuple[float, float, dict[str, Any]]]:
-        """Every pair of powers at the chosen l2 and dropout, with its value."""
-        for alpha in self.study.data.alphas:
-            point = Point(alpha, self.tempered.l2, self.tempered.dropout)
-            for power, value in zip(POWERS, self.study.measured(part, point, paired=True)["values"], strict=True):
-                yield alpha, power, value
-
-
-def examined(data: Set, cache: Cache) -> Outcome:
-    study = Study(data, cache)
-    edlae = study.searched(Point(0.0, 160.0, 0.5), ("dropout", "l2"))
-    tempered = study.searched(Point(0.5, edlae.l2, edlae.dropout), ("user_power", "dropout", "l2"))
-    start = replace(
-        tempered, l2=max(L2[0], tempered.l2 / 4), dropout=max(0.0, round(tempered.dropout - 0.2, 1)), second=0.8
-    )
-    two_step = study.searched(start, ("l2", "second", "dropout", "user_power"))
-    if data.searched_on == "sample":  # the more users, the less a second step has to do
-        two_step = study.walked(two_step, ("second", "l2", "dropout", "user_power", "second"), "validation")
-        study.measured("test", two_step)
-        points = [replace(tempered, user_power=alpha) for alpha in data.alphas]
-        tempered = max(points, key=lambda point: study.value("validation", point))
-    powers = dict.fromkeys((edlae, tempered, two_step), 0.0)
-    if data.by_time:
-        for point in (tempered, two_step):
-            powers[point] = max(POWERS, key=lambda one: study.value("validation", point, one))
-    found = Outcome(study, edlae, tempered, two_step, powers)
-    for part in ("validation", "test"):
-        list(found.rows(part))
-    for point in (edlae, two_step):
-        study.measured("test", point)
-    return found
 
 
 def shown(value: dict[str, Any], metric: int) -> str:
@@ -303,9 +42,9 @@ def lines(one: Outcome) -> Iterator[tuple[str, Point, float]]:
         yield f"{label}, chosen on validation", point, 0.0
         if one.powers[point]:
             yield f"{label}, chosen on validation, t too", point, one.powers[point]
-    alpha, power, _ = max(one.rows("test"), key=lambda row: row[2]["mean"][CHOOSING])
-    yield "Tempered, best α and t on test", replace(one.tempered, user_power=alpha), power
-    yield "TwoStep, best t on test", one.two_step, max(POWERS, key=lambda t: one.study.value("test", one.two_step, t))
+    for what, asked in (("Tempered, best α and t", [one.tempered, *one.grid]), ("TwoStep, best t", [one.two_step])):
+        tried = [(point, power) for point in asked for power in POWERS]
+        yield f"{what} on test", *max(tried, key=lambda pair: one.study.value("test", *pair))
 
 
 def main_table(outcomes: list[Outcome]) -> Grid:
@@ -315,8 +54,12 @@ def main_table(outcomes: list[Outcome]) -> Grid:
         for label, point, t in lines(one):
             found = one.study.measured("test", point)
             value = found["values"][POWERS.index(t)]
-            apart = "" if point == one.edlae else f"{value['mean'][CHOOSING] / baseline[:, CHOOSING].mean() - 1:+.1%}"
-            if t == 0.0 and point != one.edlae:
+            relative = value["mean"][CHOOSING] / baseline[:, CHOOSING].mean() - 1
+            apart = f"{relative:+.1%}" if t or point != one.edlae else ""
+            if t:
+                by, low, high = found["apart"][POWERS.index(t)]
+                apart += f" (against t 0: {by:+.1f}% [{low:+.1f}, {high:+.1f}])"
+            elif point != one.edlae:
                 difference = statistics.paired(np.array(found["by_user"])[:, CHOOSING], baseline[:, CHOOSING])
                 apart += f" ({difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}])"
             ours, theirs = [shown(value, 0), shown(value, 1)], ["", ""]
@@ -341,9 +84,10 @@ def costs(outcomes: list[Outcome]) -> Grid:
                 continue
             sampled = sum(part == "sample" and bool(found["fit"]) for part, found in chosen)
             fits, ranked = ([found[what] for found in whole] for what in ("fit", "ranked"))
+            solvers = ", ".join(sorted({found["solver"] for found in whole}))
             size = f"{log.n_users:,} × {log.n_items:,}, {log.n_events:,}"
             rows.append([
-                one.study.data.name, size, name, whole[-1]["solver"], str(len(whole)), str(sampled),
+                one.study.data.name, size, name, solvers, str(len(whole)), str(sampled),
                 f"{np.median(fits):.1f}", f"{max(found['peak'] or 0 for found in whole) / 1e9:.2f}",
                 f"{np.median(ranked):.1f}",
             ])  # fmt: skip
@@ -375,9 +119,8 @@ def pictures(one: Outcome) -> Iterator[Picture]:
     name, study, shown_as = one.study.data.name, one.study, f"change of {METRICS[1]}, %"
     curves: dict[str, list[dict[str, Any]]] = {"user_power": [], "item_power": []}
     for part in ("test", "validation"):
-        plain = study.measured(part, replace(one.tempered, user_power=0.0))["by_user"]
-        found = {alpha: study.measured(part, replace(one.tempered, user_power=alpha)) for alpha in study.data.alphas}
-        ends = [("user_power", alpha, against(row["by_user"], plain)) for alpha, row in found.items()]
+        by_user = [study.measured(part, point)["by_user"] for point in one.grid]
+        ends = [("user_power", alpha, against(row, by_user[0])) for alpha, row in zip(ALPHAS, by_user, strict=True)]
         held = study.measured(part, one.tempered)["apart"]
         ends += [("item_power", power, row) for power, row in zip(POWERS, held, strict=True)]
         for axis, at, (value, low, high) in ends:
@@ -398,17 +141,15 @@ def report(outcomes: list[Outcome], command: str) -> list[Block]:
             "popularity to the power t. Settings are chosen by ndcg@20 on a validation part, one parameter at a time; "
             "t only where both parts are cut by the order of each user's events, since a random cut cannot see "
             "popularity shift. What is best on the test part itself is what many papers report: it is no result, and "
-            "shows what is left to gain."
+            "shows what is left to gain. The best α is sought at the l2 and dropout of the search."
         ),
     ]  # fmt: skip
     if sampled:
         text = f"On {', '.join(sampled)} the search was on {SAMPLE:,} users, cut in the same way"
-        blocks.append(
-            Text(f"{text}; the α of Tempered and, in one more round, all of TwoStep's were then chosen on all.")
-        )
+        blocks.append(Text(f"{text}; then every parameter of each model was walked once more on all of them."))
     if coarse:
-        text = f"On {', '.join(coarse)} α was measured in steps of 1/4, elsewhere in steps of 1/8"
-        blocks.append(Text(f"{text}, and the validation part asks about {ASKED:,} users; all are learned from."))
+        text = f"On {', '.join(coarse)} the α of TwoStep was searched in steps of 1/4, and the validation part"
+        blocks.append(Text(f"{text} asks about {ASKED:,} users; all are learned from."))
     blocks += [
         main_table(outcomes), Heading(2, "Seconds, memory, factorisations"), costs(outcomes),
         Heading(2, "Are the parts random cuts?"),
@@ -419,7 +160,8 @@ def report(outcomes: list[Outcome], command: str) -> list[Block]:
         shifts(outcomes), Heading(2, "Against the powers"),
         Text(
             "The change of ndcg@20 against the power 0, in per cent of it, with paired 95% intervals over users: "
-            "user_power at t = 0, item_power at the α that was chosen."
+            "user_power at t = 0, at the l2 and dropout of the search (on the sample, where there is one); item_power "
+            "at what was chosen."
         ),
         Items([f"{one.study.data.name}: {one.study.data.about}" for one in outcomes]),
     ]  # fmt: skip
@@ -435,7 +177,10 @@ def main() -> None:
     options.add_argument("--cache", type=Path, help="where what was measured is kept")
     options.add_argument("--sets", default=",".join(SETS), help="names, with commas")
     given = options.parse_args()
-    outcomes = [examined(SETS[name](given.data / f"{name}.npz"), Cache(given.cache)) for name in given.sets.split(",")]
+    names = given.sets.split(",")
+    if unknown := set(names) - set(SETS):
+        options.error(f"--sets: {', '.join(sorted(unknown))} is not among {', '.join(SETS)}")
+    outcomes = [examined(SETS[name](given.data / f"{name}.npz"), Cache(given.cache)) for name in names]
     command = f"python benchmarks/tempered.py --data DIR -o {given.output} --cache FOLDER --sets {given.sets}"
     for path in writers.write(report(outcomes, command), given.output):
         print(path)
