@@ -35,9 +35,8 @@ Float = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Model = TypeVar("Model", bound="FullRank")
 DRIFT = {"float32": 1e-5, "float64": 1e-10}  # residual and error of the weights up to which changes go on
-WORSE = 4.0  # times what the fit left, where that is larger
+WORSE = 4.0  # times the residual of the fit, where that is larger
 PROBED = 8  # items of a change that are measured, beside those that every fit is measured on
-CLOSELY = 2_000_000  # weights that are measured where a few columns are off by more than half of the drift
 TWO_DIGITS = 1e-3  # of an error that is only compared with a bound; the rest would cost as much as the change
 FROZEN = "penalties frozen"
 
@@ -185,12 +184,13 @@ def _change(model: Model, after: changes.Changed, how: How) -> Model:
 def _prepared(model: FullRank, after: changes.Changed, how: How, work: Work) -> tuple[_Ready, Report]:
     """A change that is ready to be carried out, and what is then to be reported; NumericalError where it drifted."""
     prepare = _dual if isinstance(model.weights_, Dual) else _primal
-    data = _data(model, after.log.matrix)
+    data, drift = _data(model, after.log.matrix), DRIFT[model.report_.dtype]
     ready = prepare(model, after, data, _penalties(model, after.log, squares(data), how), work)
     work.tick("change")
-    found = _measured(model, after, data, ready)
+    also = _touched(model, after)
+    found = inverse.certificate(data, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
     work.tick("residual")
-    at_fit = _at_fit(model, found[1], DRIFT[model.report_.dtype])
+    at_fit = _at_fit(model, found[1], drift)
     _judge(model.report_, at_fit, *found, how)
     note = "" if how.penalties == "followed" else FROZEN
     return ready, _report(model.report_, at_fit, work, found, note)
@@ -199,17 +199,6 @@ def _prepared(model: FullRank, after: changes.Changed, how: How, work: Work) -> 
 def _data(model: FullRank, matrix: Any) -> Any:
     """Rows of a log as the model weighs them: the weight of a user depends on the user's row alone."""
     return model._scaled(matrix, model.report_.unit)
-
-
-def _measured(model: FullRank, after: changes.Changed, data: Any, ready: _Ready) -> tuple[float, float]:
-    """Residual and error on a few items; where they are close to the drift, on more: of small catalogues on all."""
-    drift, also = DRIFT[model.report_.dtype], _touched(model, after)
-    how = {"fine": drift / 2, "tolerance": TWO_DIGITS}
-    found = inverse.certificate(data, ready.penalties, ready.inverse, also=also, **how)
-    if not drift / 2 < found[1] <= drift:
-        return found
-    also = np.union1d(also, inverse.probes(squares(data), CLOSELY // data.shape[1]))
-    return inverse.certificate(data, ready.penalties, ready.inverse, also=also, **how)
 
 
 def _touched(model: FullRank, after: changes.Changed) -> Indices:
@@ -362,14 +351,13 @@ def _require(needed: int, budget: int, model: FullRank, copied: int = 0) -> None
 
 
 def _judge(before: Report, at_fit: tuple[float, float], residual: float, error: float, how: How) -> None:
-    """Compare what a change would leave with what the fit left; an error within the drift excuses none above it."""
-    drift = DRIFT[before.dtype]
-    bounds = max(drift, WORSE * at_fit[0]), WORSE * at_fit[1] if at_fit[1] > drift else drift
+    """Compare what a change would leave with what the fit left."""
+    bounds = [max(DRIFT[before.dtype], WORSE * one) for one in at_fit]
     if residual <= bounds[0] and error <= bounds[1]:
         return
     text = (
         f"after {before.changes + 1:,} changes the residual would be {residual:.1e} (bound: {bounds[0]:.0e}) and the "
-        f"weights off by some {error:.1e} (bound: {bounds[1]:.0e})"
+        f"weights off by some {error:.0e} (bound: {bounds[1]:.0e})"
     )
     if how.on_drift == "warn" and np.isfinite(residual):
         warnings.warn(f"{text}; fit again to be exact", MonogramWarning, stacklevel=5)
