@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 import monogram as mg
 from monogram.engine.plan import Size
 from monogram.engine.topk import Eligible
-from monogram.errors import ModelFileError, ParameterError
+from monogram.errors import ModelFileError, MonogramWarning, ParameterError
 from monogram.models import updates
 from monogram.models.work import Work
 from monogram.weights import Dense, Twice
@@ -67,6 +69,33 @@ def test_without_the_second_step_it_is_tempered(solver):
     one = mg.TwoStep(second=0, **shared).fit(log, solver=solver, dtype="float64")
     other = mg.Tempered(**shared).fit(log, solver=solver, dtype="float64")
     np.testing.assert_allclose(one.item_weights(), other.item_weights(), atol=1e-12)
+
+
+def alike(l2, solver="dual", dtype="float32"):
+    """Ten items that are one, nine hundred of them: rounding grows in a second step."""
+    base = np.random.default_rng(1).random((300, 90)) < 0.2
+    log = mg.Interactions.from_csr(sp.csr_array(np.repeat(base, 10, axis=1).astype(np.float32)))
+    return mg.TwoStep(l2=l2, dropout=0).fit(log, solver=solver, dtype=dtype)
+
+
+def test_lists_that_rounding_spoils_are_told_of():
+    with pytest.warns(MonogramWarning, match="not exact.*use dtype='float64', or try solver='primal'") as told:
+        model = alike(0.5)
+    assert len(told) == 1
+    rows, every = model.log_.matrix, np.arange(model.log_.n_items)
+    listed = model.weights_.best(rows, Eligible.all_but(rows), 20, 1)
+    exact = alike(0.5, dtype="float64").weights_.score(rows, every, 1)
+    off = np.abs(listed.scores - np.take_along_axis(exact, listed.items, 1)).max() / listed.scores.max()
+    assert 0.01 < off < 4 * model.report_.error
+
+
+@pytest.mark.parametrize(
+    ("l2", "solver", "dtype"), [(50, "dual", "float32"), (0.5, "primal", "float32"), (0.5, "dual", "float64")]
+)
+def test_nothing_is_said_of_lists_that_are_exact(l2, solver, dtype):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert alike(l2, solver, dtype).report_.error < 1e-3
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -247,12 +247,17 @@ def alike(one: Float, other: Float) -> NDArray[np.bool_]:
     return np.abs(one - other) <= NOISE * other
 
 
+def exact_enough(work: Work) -> bool:
+    """Whether residual and error of a fit are such as nobody need be told of."""
+    return (work.residual or 0) <= WORST_RESIDUAL and (work.error or 0) <= WORST_ERROR
+
+
 def judge(work: Work) -> None:
     """Refuse a fit that is not finite, and warn of one that is not exact."""
     assert work.residual is not None
     if not (np.isfinite(work.residual) and np.isfinite(work.error or 0)):
         raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
-    if work.residual > WORST_RESIDUAL or (work.error or 0) > WORST_ERROR:
+    if not exact_enough(work):
         other = "primal" if work.used == "dual" else "dual"
         advice = f"use dtype='float64', or try solver='{other}'" if work.dtype == "float32" else "raise l2"
         warnings.warn(

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine import weighting
+from monogram.engine.inverse import probes
 from monogram.engine.plan import Extra, Plan, Size
+from monogram.models.autoencoder import exact_enough, judge
 from monogram.models.base import Recommender
 from monogram.models.full_rank import Tempered, shared_weights
 from monogram.models.parameters import param
@@ -53,7 +55,9 @@ class TwoStep(Recommender):
         weights = shared_weights(solved, log, work.threads)
         if isinstance(weights, Dense):
             return Dense(_product(weights.matrix, self.second, popularity))
-        return Twice(weights, self.second, popularity)
+        found = Twice(weights, self.second, popularity)
+        _judge_lists(found, log, work)
+        return found
 
 
 class _Step(Tempered):
@@ -63,6 +67,16 @@ class _Step(Tempered):
 
     def _extra(self, size: Size, work: Work) -> Extra:
         return replace(super()._extra(size, work), products=1)
+
+
+def _judge_lists(weights: Twice, log: Interactions, work: Work) -> None:
+    """Note how far the lists of a few users are from exact ones: rounding in K⁻¹ grows by 1/(c·ℓ) in a second step."""
+    lengths = np.diff(log.matrix.indptr).astype(np.float64)
+    silent = exact_enough(work)
+    work.error = max(weights.error(log.matrix[probes(lengths)], work.threads), work.error or 0.0)
+    if silent:  # else it was told
+        judge(work)
+    work.tick("residual")
 
 
 def _product(matrix: NDArray[np.floating], second: float, factors: NDArray[np.float64]) -> NDArray[np.floating]:

@@ -131,7 +131,7 @@ class Report:
     residual : largest off-diagonal entry of (S + Λ)B − S on probe columns, relative to max|S|; for a spectrum the
         largest ‖Av − σ²v‖/σ²; for SLIM the largest violation of the conditions of its minimum, relative to max|S|
     error : error of the weights on those columns, relative to the largest: a bound, or where that is large an estimate
-        (None: not known)
+        (None: not known). Of TwoStep by the dual at least that of the lists of a few users
     rank : of the weights, where it is not full
     objectives : after each epoch of an iterative fit; of some closed forms their one value
     deviation : of a matrix-free fit that estimates c = diag C: the largest standard error of an item's c, relative

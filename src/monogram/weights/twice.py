@@ -71,6 +71,14 @@ class Twice:
                 head.append(one)
         return [joined(head, k) for head in parts]
 
+    def error(self, histories: Any, threads: int) -> float:
+        """Of the scores that lists of these histories are made by, on items outside them, relative to the largest."""
+        exact = self.score(histories, np.arange(len(self.factors)), threads)
+        off = np.abs(self._quick(histories, threads) * self.factors - exact)
+        seen = np.repeat(np.arange(len(exact)), np.diff(histories.indptr)), histories.indices
+        off[seen] = exact[seen] = 0
+        return float(off.max() / max(np.abs(exact).max(), 1e-30))
+
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         out, every = np.empty((histories.shape[0], len(items))), np.arange(len(self.factors))
         for start, stop in batches(len(out), WIDTH):
