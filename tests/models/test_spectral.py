@@ -422,7 +422,7 @@ def test_a_tolerance_is_above_0(world):
 
 
 def of_users(dense, power):
-    """The weights of users, as MATH has them: the mean weight of an event is 1."""
+    """The weights of users, as docs/mathematics.md has them: the mean weight of an event is 1."""
     sums = dense.sum(axis=1)
     return sums**-power * sums.sum() / (sums ** (1 - power)).sum()
 
@@ -442,13 +442,13 @@ def test_a_weighted_spectrum_is_that_of_the_weighted_rows(small, power, solver):
 
 def test_the_power_0_is_the_plain_spectrum(small):
     log = sp.csr_array(small.astype(np.float32))
-    one, other = mg.Spectrum(log, 4, user_power=0), mg.Spectrum(log, 4)
+    one, other = mg.Spectrum(log, 4, user_power=np.int64(0)), mg.Spectrum(log, 4)
     np.testing.assert_array_equal(one.values, other.values)
     assert mg.LRR(rank=4).fit(one).report_.note == ""
 
 
 def test_rg2_is_the_power_1_of_the_users(small):
-    """T̃ᵀT̃ is the Gram of the spectrum with user_power=1, to a factor, less the shift by −1: MATH's identity."""
+    """T̃ᵀT̃ is the Gram of the spectrum with user_power=1, to a factor, less the shift by −1."""
     dense = small * np.random.default_rng(0).integers(1, 4, small.shape)  # n_u is the sum of the row
     log = mg.Interactions.from_csr(sp.csr_array(dense.astype(np.float32)))
     weighted = mg.Spectrum(log, 9, user_power=1, dtype="float64")

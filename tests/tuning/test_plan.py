@@ -181,7 +181,7 @@ def test_a_path_has_one_weighting_of_the_users(log, cheap, made, monkeypatch):
     ]
     planned = plan(Families(task), settings, Budget())
     assert planned.counts()["paths"] == 2
-    assert "2 Grams are made, one for each user_power, and kept" in str(planned)
+    assert "2 Grams are made as user_power changes, and kept" in str(planned)
     values, _ = tried(Families(task), planned.groups, monkeypatch)
     assert (made["inverses"], made["paths"]) == (0, 2)
     expected, _ = tried(Families(task), grouped(settings), monkeypatch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,7 @@ def _checked_power(power: Any, target: str) -> float:
     """The power of the users' weights; of RG²'s target it is 1."""
     if power is None:
         return 1.0 if target == "rg2" else 0.0
-    if isinstance(power, bool) or not isinstance(power, int | float) or not 0 <= power <= 2:
+    if isinstance(power, bool) or not isinstance(power, Real) or not 0 <= float(power) <= 2:
         raise ParameterError(f"user_power = {power!r}; expected a number of at least 0 and at most 2")
     if target == "rg2" and power != 1:
         raise ParameterError(f"user_power = {power!r} with target='rg2': RG² weighs users by the power 1; leave it out")

@@ -81,7 +81,7 @@ class SearchPlan:
     steps : the groups in their order, with the way each is tried
     candidates : where one eigendecomposition could take the place of several inverses, and which is taken
     gram : bytes of the Gram that is kept for all inverses; 0 where it is made anew for each
-    grams : how many are made, one after the other: one for each user_power
+    grams : how many are made, one after the other: another wherever user_power changes
     """
 
     steps: tuple[Step, ...]
@@ -113,10 +113,8 @@ class SearchPlan:
         lines += [f"  {one}" for one in self.candidates]
         lines += self._inverses()
         if self.gram:
-            once = (
-                "the Gram is made once" if self.grams < 2 else f"{self.grams} Grams are made, one for each user_power"
-            )
-            lines.append(f"  {once}, and kept ({show(self.gram)})")
+            number = "the Gram is made once" if self.grams < 2 else f"{self.grams} Grams are made as user_power changes"
+            lines.append(f"  {number}, and kept ({show(self.gram)})")
         if count["students"]:
             lines.append(f"  {_number(count['students'], 'student')}, from the inverse of their group")
         if count["spectra"]:

@@ -309,7 +309,7 @@ def _warn_of_powers(names: list[str], space: Mapping[str, Mapping[str, Any]], pr
         warnings.warn(
             f"item_power of {name} {done}: the validation part is {protocol!r}, {BLIND[protocol]}, which cannot see a "
             "shift in popularity, so that what is best on it may be worst in use; for a search of item_power use the "
-            "protocol temporal, or give a validation part that resembles use",
+            "protocol temporal or, in Python, a validation part of your own that resembles use",
             MonogramWarning,
             stacklevel=4,
         )
