@@ -33,11 +33,20 @@ def world(seed=0, users=60, items=25, merge="binary"):
     return mg.Interactions.from_csr(sp.csr_array(dense), merge=merge)
 
 
-def expected(log, second, item_power=0.0, **rest):
+def expected(log, second, item_power=0.0, low_pass=0.0, rank=1, **rest):
     """As the docstring has it."""
     b = mg.Tempered(**rest).fit(log, solver="primal", dtype="float64").item_weights()
     users = np.maximum((log.matrix.toarray() > 0).sum(axis=0), 0.5)
-    return ((1 - second) * b + second * b @ b) * users**item_power
+    common = low_pass * projection(log.matrix.toarray().astype(np.float64), rank)
+    return ((1 - second) * b + second * b @ b + common) * users**item_power
+
+
+def projection(dense, rank):
+    """On the leading right singular vectors of the log divided by the roots of both sums."""
+    rows, columns = (np.sqrt(np.maximum(dense.sum(axis=axis), 1e-300)) for axis in (1, 0))
+    _, values, right = np.linalg.svd(dense / rows[:, None] / columns)
+    right = right[: min(rank, int((values > 1e-7).sum()))]
+    return right.T @ right
 
 
 @settings(max_examples=40)
@@ -48,11 +57,13 @@ def expected(log, second, item_power=0.0, **rest):
     item_power=st.floats(-1, 1),
     user_power=st.floats(0, 2),
     dropout=st.floats(0, 0.9),
+    low_pass=st.sampled_from([0.0, 0.4, 3.0]),
+    rank=st.sampled_from([1, 5, 24, 300]),
     merge=st.sampled_from(["binary", "sum"]),
 )
-def test_it_is_its_definition(seed, solver, second, item_power, user_power, dropout, merge):
+def test_it_is_its_definition(seed, solver, second, item_power, user_power, dropout, low_pass, rank, merge):
     log = world(seed, merge=merge)
-    rest = {"l2": 2, "dropout": dropout, "user_power": user_power}
+    rest = {"l2": 2, "dropout": dropout, "user_power": user_power, "low_pass": low_pass, "rank": rank}
     model = mg.TwoStep(second=second, item_power=item_power, **rest).fit(log, solver=solver, dtype="float64")
     wanted = expected(log, second, item_power, **rest)
     atol = 1e-9 * max(1, np.abs(wanted).max())
@@ -98,11 +109,12 @@ def test_nothing_is_said_of_lists_that_are_exact(l2, solver, dtype):
         assert alike(l2, solver, dtype).report_.error < 1e-3
 
 
+@pytest.mark.parametrize("low_pass", [0, 0.4])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_dual_ranks_by_its_scores(dtype):
+def test_the_dual_ranks_by_its_scores(dtype, low_pass):
     """Known and new histories, alone and in a crowd: the same lists, those of the scores."""
     log, k = world(3, users=150, items=40), 7
-    model = mg.TwoStep(l2=2, dropout=0.3, second=0.8).fit(log, solver="dual", dtype=dtype)
+    model = mg.TwoStep(l2=2, dropout=0.3, second=0.8, low_pass=low_pass, rank=9).fit(log, solver="dual", dtype=dtype)
     assert isinstance(model.weights_, Twice)
     new = sp.random_array((30, log.n_items), density=0.2, rng=0, dtype=np.float32, format="csr")
     new.data[:] = 1
@@ -126,28 +138,32 @@ def test_the_dual_ranks_by_its_scores(dtype):
 
 def test_heads_are_factors_of_the_scores():
     log = world(5)
-    weights = mg.TwoStep(l2=2, second=0.5).fit(log, solver="dual", dtype="float64").weights_
+    weights = mg.TwoStep(l2=2, second=0.5, low_pass=1, rank=4).fit(log, solver="dual", dtype="float64").weights_
     thetas = np.random.default_rng(0).uniform(0.5, 2, (3, log.n_items))
     rules = Eligible.all_but(log.matrix)
     for head, theta in zip(weights.heads(thetas, log.matrix, rules, 5, 2), thetas, strict=True):
-        alone = Twice(weights.first, weights.share, weights.factors * theta).best(log.matrix, rules, 5, 1)
+        alone = Twice(weights.first, weights.share, weights.factors * theta, weights.basis).best(
+            log.matrix, rules, 5, 1
+        )
         assert head.items.tolist() == alone.items.tolist()
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_single_precision_is_near(solver):
     log = world(7, users=200, items=80)
-    one = mg.TwoStep(l2=5, second=0.8).fit(log, solver=solver)
-    other = mg.TwoStep(l2=5, second=0.8).fit(log, solver=solver, dtype="float64")
+    how = {"l2": 5, "second": 0.8, "low_pass": 0.4, "rank": 12}
+    one = mg.TwoStep(**how).fit(log, solver=solver)
+    other = mg.TwoStep(**how).fit(log, solver=solver, dtype="float64")
     assert one.weights_.kind == {"primal": "dense", "dual": "twice"}[solver]
     wanted = other.item_weights()
     np.testing.assert_allclose(one.item_weights(), wanted, atol=2e-6 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("low_pass", [0, 0.4])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_it_comes_back_from_its_file(solver, tmp_path):
+def test_it_comes_back_from_its_file(solver, low_pass, tmp_path):
     log = world()
-    model = mg.TwoStep(l2=3, second=0.6, item_power=0.1).fit(log, solver=solver)
+    model = mg.TwoStep(l2=3, second=0.6, item_power=0.1, low_pass=low_pass, rank=5).fit(log, solver=solver)
     model.save(tmp_path / "model")
     again = mg.load(tmp_path / "model")
     assert again.params() == model.params()
@@ -164,6 +180,32 @@ def test_a_file_with_strange_weights_is_refused(name, value, said):
     tensors[name][...] = value
     with pytest.raises(ModelFileError, match=said):
         Twice.from_tensors(tensors, weights.first.training)
+
+
+@pytest.mark.parametrize("basis", [np.zeros((3, 2)), np.zeros(25), np.array(1.0), np.zeros((25, 2), np.int32)])
+def test_a_file_with_a_strange_basis_is_refused(basis):
+    weights = mg.TwoStep(l2=3, low_pass=1, rank=2).fit(world(), solver="dual").weights_
+    with pytest.raises(ModelFileError, match="'basis' of shape"):
+        Twice.from_tensors(weights.tensors() | {"basis": basis}, weights.first.training)
+
+
+def test_the_plan_counts_the_directions():
+    size = Size(50_000, 20_000, 1_000_000, 1e8, 1e8)
+    plain, more, most = (
+        model._plan(size, Work(budget=10**12, solver="primal")).chosen
+        for model in (mg.TwoStep(), mg.TwoStep(low_pass=1, rank=64), mg.TwoStep(low_pass=1, rank=512))
+    )
+    assert plain.bytes + 4 * 64 * 20_000 < more.bytes < most.bytes - 4 * 448 * 20_000
+    assert "spectrum" in [stage for stage, *_ in more.stages]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_fit_stays_within_its_plan(solver):
+    rng = np.random.default_rng(0)
+    log = sp.csr_array((rng.random((1500, 1200)) < 0.02).astype(np.float32))
+    report = mg.TwoStep(low_pass=0.4, rank=64).fit(log, solver=solver).report_
+    assert report.peak_bytes <= report.planned_bytes
+    assert "spectrum" in report.seconds
 
 
 def test_the_plan_counts_the_product_where_it_is_formed():

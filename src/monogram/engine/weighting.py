@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.gram import row_sums
@@ -28,6 +29,14 @@ def user_weights(matrix: Any, power: float, factor: float) -> Float:
     """The weight factor·|I_u|^(−power) of each user; 1 for one without events."""
     sums = row_sums(matrix)
     return np.asarray(np.where(sums > 0, factor * np.where(sums > 0, sums, 1.0) ** -power, 1.0))
+
+
+def balanced(matrix: Any) -> Any:
+    """The entries divided by the roots of both their row's and their column's sum: no singular value is above 1."""
+    rows, columns = row_sums(matrix), np.bincount(matrix.indices, matrix.data, matrix.shape[1])
+    below = np.sqrt(np.repeat(rows, np.diff(matrix.indptr)) * columns[matrix.indices])
+    data = np.divide(matrix.data, below, out=np.zeros(len(below)), where=below > 0)
+    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def popularity(counts: Float, power: float) -> Float:

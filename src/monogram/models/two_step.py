@@ -1,7 +1,8 @@
-"""Two steps of one regression: what a history scores is scored once more."""
+"""Two steps of one regression: what a history scores is scored once more, and what it has in common with many."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -9,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import weighting
+from monogram.engine import spectrum, weighting
 from monogram.engine.inverse import probes
-from monogram.engine.plan import Extra, Plan, Size
+from monogram.engine.operator import Operator
+from monogram.engine.plan import Cost, Extra, Plan, Size, measure, spectral
 from monogram.models.autoencoder import exact_enough, judge
 from monogram.models.base import Recommender
 from monogram.models.full_rank import Tempered, shared_weights
@@ -19,15 +21,20 @@ from monogram.models.parameters import param
 from monogram.models.work import SOLVERS, Work
 from monogram.weights import Dense, Twice, Weights
 
+ROWS = 1024  # of the weights, to which the projection is added at once
+
 
 @dataclass(kw_only=True, eq=False)
 class TwoStep(Recommender):
-    """Two steps of `Tempered`, ours: W = (1 − second)·B + second·B², times a power of popularity.
+    """Two steps of `Tempered`, ours: W = (1 − second)·B + second·B² + low_pass·VVᵀ, times a power of popularity.
 
     B regresses every item on all others: it minimises Σ_u w_u‖x_u − x_u·B‖² + ‖Λ^½B‖² with diag B = 0, with the weights
     w and the penalties Λ of `Tempered`. The second step takes what the first one scores for a history: an item may be
     recommended by way of one that the user has not used either. It is linear, so every share of a score is exact. It
     wants l2 and dropout well below those of one step.
+
+    V are the first `rank` right singular vectors of the log whose entries are divided by the roots of their row's and
+    their column's sum: VVᵀ takes of a history what it has in common with many. It is off by default.
 
     Each column is multiplied by max(users of the item, ½)^item_power.
     """
@@ -39,9 +46,12 @@ class TwoStep(Recommender):
     second: float = param(0.8, "share of the second step in a score", low=0, high=1)
     user_power: float = param(0.5, "how much less long histories count: 0 all events alike", low=0, high=2)
     item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2)
+    low_pass: float = param(0.0, "weight of the projection on the leading directions; 0: none", low=0, high=1e6)
+    rank: int = param(256, "how many directions that projection keeps", low=1)
 
     def _step(self) -> _Step:
-        return _Step(l2=self.l2, dropout=self.dropout, user_power=self.user_power)
+        rank = self.rank if self.low_pass else 0
+        return _Step(rank, l2=self.l2, dropout=self.dropout, user_power=self.user_power)
 
     def _plan(self, size: Size, work: Work) -> Plan:
         return self._step()._planned(size, work)
@@ -50,23 +60,54 @@ class TwoStep(Recommender):
         self._step()._warm(work)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
-        solved = self._step()._solve(log, work)
+        step = self._step()
+        basis = math.sqrt(self.low_pass) * _directions(log, step, work) if step.rank else None
+        solved = step._solve(log, work)
         popularity = weighting.popularity(solved.counts, self.item_power)
         weights = shared_weights(solved, log, work.threads)
         if isinstance(weights, Dense):
-            return Dense(_product(weights.matrix, self.second, popularity))
-        found = Twice(weights, self.second, popularity)
+            return Dense(_product(weights.matrix, self.second, popularity, basis))
+        found = Twice(weights, self.second, popularity, basis)
         _judge_lists(found, log, work)
         return found
 
 
 class _Step(Tempered):
-    """The regression; where its weights are formed, their product is a second square array."""
+    """The regression; where its weights are formed, their product is a second square array.
+
+    `rank` directions are found before it, and kept beside it.
+    """
 
     solvers: ClassVar[tuple[str, ...]] = SOLVERS
 
+    def __init__(self, rank: int = 0, **parameters: float) -> None:
+        super().__init__(**parameters)
+        self.rank = rank
+
     def _extra(self, size: Size, work: Work) -> Extra:
-        return replace(super()._extra(size, work), products=1)
+        found = replace(super()._extra(size, work), products=1)
+        if not self.rank:
+            return found
+        cost = _cost(size, self.rank, work)
+        return replace(
+            found, bytes=found.bytes + cost.bytes + 24 * size.events, flops=found.flops + cost.flops, stages=cost.stages
+        )
+
+
+def _cost(size: Size, rank: int, work: Work) -> Cost:
+    """Of finding directions, on the smaller side."""
+    side = "dual" if size.users < size.items else "primal"
+    return next(one for one in spectral(size, rank, dtype=work.dtype, threads=work.threads) if one.solver == side)
+
+
+def _directions(log: Interactions, step: _Step, work: Work) -> NDArray[np.floating]:
+    """Leading right singular vectors of the balanced log, one a column."""
+    step._planned(measure(log.matrix), work).require()
+    work.tick("plan")
+    data = Operator(weighting.balanced(log.matrix).astype(work.dtype), None, work.threads)
+    side = "users" if log.n_users < log.n_items else "items"
+    vectors = spectrum.of_data(data, step.rank, side=side, dtype=work.dtype, stage=work.tick).vectors
+    return np.ascontiguousarray(vectors)
 
 
 def _judge_lists(weights: Twice, log: Interactions, work: Work) -> None:
@@ -79,11 +120,16 @@ def _judge_lists(weights: Twice, log: Interactions, work: Work) -> None:
     work.tick("residual")
 
 
-def _product(matrix: NDArray[np.floating], second: float, factors: NDArray[np.float64]) -> NDArray[np.floating]:
-    """The weights of both steps, from those of one, which are spent."""
+def _product(
+    matrix: NDArray[np.floating], second: float, factors: NDArray[np.float64], basis: NDArray[np.floating] | None
+) -> NDArray[np.floating]:
+    """The weights of both steps, from those of one, which are spent, and of the projection on a basis."""
     out = matrix @ matrix
     out *= second
     matrix *= 1 - second
     out += matrix
+    if basis is not None:
+        for start in range(0, len(out), ROWS):
+            out[start : start + ROWS] += basis[start : start + ROWS] @ basis.T
     out *= factors.astype(out.dtype)
     return out

@@ -21,7 +21,7 @@ BATCH = 4 * WIDTH  # histories of a product
 
 
 class Twice:
-    """W = ((1 − s)·B + s·B²)·diag(f) through the `Dual` of B, without forming either.
+    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) through the `Dual` of B, without forming any of them.
 
     The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹. Scores take it to float64; lists take it in
     the precision of K⁻¹.
@@ -31,13 +31,15 @@ class Twice:
     first : of B itself: θ = 1, δ = 0
     share : s
     factors : f, above 0
+    basis : G, n × some columns, or None
     """
 
     kind = "twice"
     linear = True
 
-    def __init__(self, first: Dual, share: float, factors: Float) -> None:
+    def __init__(self, first: Dual, share: float, factors: Float, basis: NDArray[Any] | None = None) -> None:
         self.first, self.share, self.factors = first, share, factors
+        self.basis = np.zeros((len(factors), 0), first.inverse.dtype) if basis is None else basis
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, training: Any) -> Twice:
@@ -50,11 +52,14 @@ class Twice:
         first = Dual.from_tensors(tensors, training)
         if not ((first.scale < 0).all() and (first.own == 1).all()):
             raise ModelFileError("the file's weights of two steps have a first step that is not a plain one")
-        return cls(first, share, factors)
+        held = tensors.get("basis")
+        columns = held.shape[1] if held is not None and held.ndim == 2 else 1
+        basis = None if held is None else checked(tensors, "basis", (training.shape[1], columns))
+        return cls(first, share, factors, basis)
 
     @property
     def nbytes(self) -> int:
-        return int(self.first.nbytes + self.factors.nbytes)
+        return int(self.first.nbytes + self.factors.nbytes + self.basis.nbytes)
 
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
         return self.heads(np.ones((1, len(self.factors))), histories, eligible, k, threads)[0]
@@ -82,8 +87,11 @@ class Twice:
     def score(self, histories: Any, items: Indices, threads: int) -> Float:
         out, every = np.empty((histories.shape[0], len(items))), np.arange(len(self.factors))
         for start, stop in batches(len(out), WIDTH):
-            found = self.first.score(histories[start:stop], every, threads)
-            out[start:stop] = (self._mixed(found, self._exact(found.T, threads).T) * self.factors)[:, items]
+            rows = histories[start:stop]
+            found = self.first.score(rows, every, threads)
+            mixed = self._mixed(found, self._exact(found.T, threads).T)[:, items]
+            beside = (rows.astype(np.float64) @ self.basis) @ self.basis[items].T.astype(np.float64)
+            out[start:stop] = (mixed + beside) * self.factors[items]
         return out
 
     def columns(self, items: Indices) -> Float:
@@ -91,7 +99,8 @@ class Twice:
         for start, stop in batches(len(items), WIDTH):
             found = self.first.columns(items[start:stop])
             second = found - self._exact(found / c[:, None], threads)
-            out[:, start:stop] = (1 - self.share) * found + self.share * second
+            beside = self.basis @ self.basis[items[start:stop]].T.astype(np.float64)
+            out[:, start:stop] = (1 - self.share) * found + self.share * second + beside
         return out * self.factors[items]
 
     def shares(self, history: Any, item: int) -> Float:
@@ -101,7 +110,8 @@ class Twice:
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:
-        return self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
+        found = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
+        return found | {"basis": self.basis} if self.basis.size else found
 
     def _c(self) -> Float:
         """The diagonal of C, out of the scale −1/(c·ℓ)."""
@@ -136,4 +146,10 @@ class Twice:
         through = multiply(held.by_item, np.ascontiguousarray(solved[:, :size]), threads)
         # (1 − s)·y + s·yB = y·(1 − s/(c·ℓ)) + (yΛ⁻¹X̃ᵀK⁻¹X̃)·s/(c·ℓ), and the scale is −1/(c·ℓ)
         second = (self.share * held.scale)[:, None]
-        return np.ascontiguousarray((first * (1 + second) - second * through).T)
+        out = np.ascontiguousarray((first * (1 + second) - second * through).T)
+        if self.basis.size:
+            common = np.zeros((block.shape[1], self.basis.shape[1]), self.basis.dtype)
+            common[:size] = rows @ self.basis
+            with parallel.limited(threads):
+                out += (common @ self.basis.T)[:size]
+        return out
