@@ -559,10 +559,11 @@ def test_a_change_that_loses_digits_is_a_refit(l2):
     assert off(changed) <= 1e-5
 
 
-@pytest.mark.parametrize("l2", [1e-3, 1e-2, 1.0])
-def test_a_change_keeps_within_the_drift_or_what_the_fit_left(l2):
+@pytest.mark.parametrize(("l2", "worse"), [(1e-3, 4), (1e-2, 0), (1.0, 0)])
+def test_a_change_keeps_within_the_drift_or_what_the_fit_left(l2, worse):
+    """With the smallest l2 the fit itself is that far off, and by how much depends on the machine."""
     before, changed = without_eve(l2, 1.0)
-    assert off(changed) <= max(1e-5, 4 * before)
+    assert off(changed) <= max(1e-5, worse * before)
 
 
 @pytest.mark.parametrize(("dtype", "weight"), [("float32", 30.0), ("float64", 100.0)])
