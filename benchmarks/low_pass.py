@@ -1,90 +1,230 @@
-"""What the low-pass part of TwoStep is worth beside its two steps, at the settings that the study found for them.
+"""What the low-pass part of TwoStep is worth beside its two steps, from the settings that the study found for them.
 
-Its weight and rank are chosen by ndcg@20 on the validation part of the study; the best is then measured on the test
-part, once, beside TwoStep without it. One factorisation and one spectrum serve all of a part.
+Its weight and rank are chosen by ndcg@20 on the validation part of the study, together with `second` (from three tenths
+below the study's to a tenth above) and, on data sets that are not large, l2 (the study's, half of it, twice of it);
+item_power only where both parts are cut by the order of events. Then the choice is measured on the test part, once,
+beside TwoStep with the study's setting. All choices of one l2 are ranked from one factorisation. What was found for a
+data set is kept in --cache.
 
-    python benchmarks/low_pass.py --data DIR [--sets gowalla,yelp2018]
+    python benchmarks/low_pass.py --data DIR -o docs/study/low_pass.md --cache FOLDER [--sets gowalla,yelp2018]
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from searching import CHOOSING, METRICS, SETS, Set
+from searching import CHOOSING, LARGE, METRICS, POWERS, RESAMPLES, SETS, Set
 
 import monogram as mg
 from monogram.data.splits import Split
+from monogram.engine import weighting
 from monogram.evaluation import metrics, statistics
-from monogram.evaluation.protocol import measure_heads
-from monogram.weights import Twice
+from monogram.evaluation.protocol import measure
+from monogram.models.autoencoder import used
+from monogram.models.two_step import directions
+from monogram.models.work import Work
+from monogram.reports import writers
+from monogram.reports.blocks import Block, Grid, Heading, Text
+from monogram.reproduce.cache import Cache
+from monogram.weights import Mixture, Mixtures
 
-STUDY: dict[str, dict[str, float]] = {  # docs/study/numbers.md
-    "gowalla": {"user_power": 0.5, "l2": 20, "dropout": 0.3, "second": 0.9},
-    "yelp2018": {"user_power": 0.5, "l2": 40, "dropout": 0.1, "second": 0.9},
-    "ml-1m": {"user_power": 0.75, "l2": 80, "dropout": 0.2, "second": 0.8},
-    "lastfm-2k": {"user_power": 0, "l2": 20, "dropout": 0, "second": 1},
-    "citeulike-a": {"user_power": 0.25, "l2": 10, "dropout": 0.2, "second": 0.8},
-    "amazon-video-games": {"user_power": 0.375, "l2": 80, "dropout": 0, "second": 0.7},
-}
 RANKS = (128, 256, 512)
-WEIGHTS = (0.1, 0.2, 0.4, 0.8)
-Choice = tuple[float, int]  # low_pass, rank
+WEIGHTS = (0.1, 0.2, 0.4, 0.8, 1.6)
+SECONDS = (0, -0.1, -0.2, -0.3, 0.1)  # from the study's
+L2 = (1, 0.5, 2)  # times the study's
+THREADS = 2
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting of TwoStep."""
+
+    user_power: float
+    l2: float
+    dropout: float
+    second: float
+    low_pass: float = 0.0
+    rank: int = 0
+    item_power: float = 0.0
+
+    @property
+    def step(self) -> dict[str, float]:
+        """What its factorisation depends on."""
+        return {"user_power": self.user_power, "l2": self.l2, "dropout": self.dropout}
+
+    def __str__(self) -> str:
+        low = f", low_pass {self.low_pass:g}, rank {self.rank}" if self.low_pass else ""
+        power = f", t {self.item_power:g}" if self.item_power else ""
+        return f"α {self.user_power:g}, l2 {self.l2:g}, dropout {self.dropout:g}, second {self.second:g}{low}{power}"
+
+
+STUDY = {  # docs/study/numbers.md
+    "gowalla": Choice(0.5, 20, 0.3, 0.9),
+    "yelp2018": Choice(0.5, 40, 0.1, 0.9),
+    "ml-1m": Choice(0.75, 80, 0.2, 0.8),
+    "amazon-video-games": Choice(0.375, 80, 0, 0.7),
+    "lastfm-2k": Choice(0, 20, 0, 1),
+    "citeulike-a": Choice(0.25, 10, 0.2, 0.8),
+}
 
 
 class Part:
-    """A part of a data set, with the model fitted to it once."""
+    """A part of a data set, with the directions of its log, and the first step that was fitted last."""
 
-    def __init__(self, name: str, split: Split) -> None:
+    def __init__(self, solver: str, split: Split) -> None:
+        self.solver, self.split, self.seconds = solver, split, dict[str, list[float]](fit=[], rank=[])
+        self._held: tuple[Any, Any] = None, None
         start = time.perf_counter()
-        model = mg.TwoStep(**STUDY[name], low_pass=1, rank=max(RANKS)).fit(split.train, solver="dual")
-        seconds, report = time.perf_counter() - start, model.report_
-        print(f"  fit {seconds:.0f} s ({report.seconds.get('spectrum', 0):.0f} s the spectrum)", end="")
-        print(f", {(report.peak_bytes or 0) / 1e9:.2f} GB, error {report.error:.0e}", flush=True)
-        self.split, self.weights = split, model.weights_
+        self.vectors = directions(split.train, max(RANKS), Work("float32", threads=THREADS))
+        self.seconds["directions"] = [time.perf_counter() - start]
 
-    def by_user(self, choice: Choice) -> Any:
-        """The metrics of each user; the leading directions of the fit are those of a lower rank."""
-        low_pass, rank = choice
-        held: Any = self.weights
-        basis = np.sqrt(low_pass) * held.basis[:, :rank] if low_pass else None
-        one = Twice(held.first, held.share, held.factors, basis)
-        asked, theta = tuple(metrics.parse(each) for each in METRICS), np.ones((1, self.split.train.n_items))
-        start = time.perf_counter()
-        found, _ = measure_heads(one, theta, self.split.train, self.split, asked, 2)[0]
-        recall, ndcg = found.mean(0)
-        seconds = time.perf_counter() - start
-        print(f"  low_pass {low_pass:g}, rank {rank}: {recall:.4f} {ndcg:.4f} ({seconds:.0f} s)", flush=True)
+    def by_user(self, choices: list[Choice]) -> list[Any]:
+        """The metrics of each user by choices of one factorisation."""
+        log, held = self.split.train, self._first(choices[0])
+        counts, start = used(log.matrix), time.perf_counter()
+        mixtures = [
+            Mixture(one.second, one.low_pass, one.rank, weighting.popularity(counts, one.item_power)[None])
+            for one in choices
+        ]
+        asked = tuple(metrics.parse(each) for each in METRICS)
+        found = measure(
+            lambda rows, rules, k: held.heads(mixtures, rows, rules, k, THREADS), log, self.split, asked, len(choices)
+        )
+        self.seconds["rank"].append(time.perf_counter() - start)
+        for one, (values, _) in zip(choices, found, strict=True):
+            recall, ndcg = values.mean(0)
+            print(f"  {one}: {recall:.4f} {ndcg:.4f}", flush=True)
+        return [values for values, _ in found]
+
+    def _first(self, choice: Choice) -> Mixtures:
+        if self._held[0] != choice.step:
+            self._held, start = (None, None), time.perf_counter()  # its memory
+            weights: Any = mg.Tempered(**choice.step).fit(self.split.train, solver=self.solver).weights_
+            self.seconds["fit"].append(time.perf_counter() - start)
+            self._held = choice.step, Mixtures(weights, self.vectors)
+        found: Mixtures = self._held[1]
         return found
 
 
-def measured(data: Set) -> None:
-    print(f"{data.name}, validation part")
-    choices: list[Choice] = [(0.0, 0), *((weight, rank) for rank in RANKS for weight in WEIGHTS)]
-    part = Part(data.name, data.validation)
-    best = max(choices, key=lambda choice: float(part.by_user(choice)[:, CHOOSING].mean()))
+def tried(part: Part, choices: list[Choice]) -> dict[Choice, Any]:
+    """The metrics of each user by choices, those of one factorisation together."""
+    found: dict[Choice, Any] = {}
+    for _, group in groupby(choices, key=lambda one: one.step):
+        alike = list(group)
+        found |= dict(zip(alike, part.by_user(alike), strict=True))
+    return found
+
+
+def grid(data: Set) -> list[Choice]:
+    """What is chosen from; the first is the study's."""
+    start = STUDY[data.name]
+    low = [(0.0, 0), *((weight, rank) for rank in RANKS for weight in WEIGHTS)]
+    seconds = [round(start.second + by, 1) for by in SECONDS if start.second + by < 1.05]
+    return [
+        replace(start, l2=start.l2 * by, second=second, low_pass=weight, rank=rank)
+        for by in (L2 if data.side <= LARGE else L2[:1])
+        for second in seconds
+        for weight, rank in low
+    ]
+
+
+def examined(data: Set, cache: Cache) -> dict[str, Any]:
+    """What was chosen on the validation part, and what it is worth on the test part."""
+    source = {"study": "low_pass", "data": data.name, "choices": [str(one) for one in grid(data)]}
+    kept = cache.get(source)
+    if kept is not None:
+        return kept
+    print(f"{data.name}, validation part", flush=True)
+    part, start = Part(data.solver, data.validation), STUDY[data.name]
+    value = {one: float(found[:, CHOOSING].mean()) for one, found in tried(part, grid(data)).items()}
+    pairs = [(start, max(value, key=lambda one: value[one]))]
+    if data.by_time:
+        moved = [_with_power(part, one, value) for one in pairs[0]]
+        pairs.append((moved[0], moved[1]))
+    validation = part.seconds
     del part  # its memory
-    print(f"{data.name}, test part, with the best of them")
-    part = Part(data.name, data.test)
-    without, found = part.by_user((0.0, 0)), part.by_user(best)
-    for at, metric in enumerate(METRICS):
-        apart = statistics.paired(found[:, at], without[:, at])
-        print(f"  {metric}: {apart.value:+.4f} [{apart.low:+.4f}, {apart.high:+.4f}] against none")
+    print(f"{data.name}, test part", flush=True)
+    part = Part(data.solver, data.test)
+    found = tried(part, sorted({one for pair in pairs for one in pair}, key=lambda one: one.l2))
+    rows = [row for pair in pairs for row in _rows(pair, value, found)]
+    kept = {"rows": rows, "validation": validation, "test": part.seconds}
+    cache.put(source, kept)
+    return kept
+
+
+def _with_power(part: Part, choice: Choice, value: dict[Choice, float]) -> Choice:
+    """The choice with the best power of popularity; what was measured is noted."""
+    found = tried(part, [replace(choice, item_power=power) for power in POWERS])
+    value |= {one: float(by_user[:, CHOOSING].mean()) for one, by_user in found.items()}
+    return max(found, key=lambda one: value[one])
+
+
+def _rows(pair: tuple[Choice, Choice], value: dict[Choice, float], found: dict[Choice, Any]) -> list[dict[str, Any]]:
+    """Of the study's setting, and of one with a low-pass part beside it."""
+    rows = []
+    for one in pair:
+        low, high = statistics.interval(statistics.bootstrap(found[one], resamples=RESAMPLES))
+        ends = list(zip(found[one].mean(0).tolist(), low.tolist(), high.tolist(), strict=True))
+        rows.append({"setting": str(one), "validation": value[one], "test": ends})
+    apart = [statistics.paired(found[pair[1]][:, at], found[pair[0]][:, at]) for at in range(len(METRICS))]
+    rows[1]["apart"] = [(one.value, one.low, one.high) for one in apart]
+    return rows
+
+
+def report(found: dict[str, dict[str, Any]], command: str) -> list[Block]:
+    numbers, costs = [], []
+    for name, one in found.items():
+        for row in one["rows"]:
+            ends = [f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in row["test"]]
+            apart = [f"{value:+.4f} [{low:+.4f}, {high:+.4f}]" for value, low, high in row.get("apart", [])]
+            numbers.append([name, row["setting"], f"{row['validation']:.4f}", *ends, *(apart or ["", ""])])
+        for label in ("validation", "test"):
+            seconds = one[label]
+            fits, ranked = (f"{np.median(seconds[what]):.0f}" for what in ("fit", "rank"))
+            costs.append([name, label, str(len(seconds["fit"])), fits, f"{seconds['directions'][0]:.0f}", ranked])
+    recall, ndcg = METRICS
+    headers = [
+        "data", "setting", f"{ndcg}, validation", f"{recall}, test", f"{ndcg}, test",
+        f"{recall}, against the row above (paired)", f"{ndcg}, against the row above (paired)",
+    ]  # fmt: skip
+    seconds = ["data", "part", "factorisations", "seconds a fit", f"{max(RANKS)} directions", "seconds to rank"]
+    return [
+        Heading(1, f"A low-pass part beside two steps on {len(found)} data sets: the numbers"),
+        Text("Made with this command:"), Text(command, code=True),
+        Text(
+            f"Of each pair of rows the first is TwoStep with the setting of the study; the second is the best by "
+            f"{ndcg} on the validation part of: second from three tenths below the study's to a tenth above; low_pass "
+            f"0, {', '.join(f'{one:g}' for one in WEIGHTS)}; rank {', '.join(map(str, RANKS))}; with at most {LARGE:,} "
+            "users or items l2 that of the study, half of it and twice of it. Only these rows were measured on the "
+            "test part. t is item_power: where both parts are cut by the order of each user's events it is chosen on "
+            "validation, too, in a second pair."
+        ),
+        Grid("With 95% intervals over users", headers, numbers, frozenset({2})),
+        Heading(2, "What it cost"),
+        Grid("A ranking is of all choices of one factorisation", seconds, costs, frozenset({2, 3, 4, 5})),
+    ]  # fmt: skip
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
+    options.add_argument("-o", "--output", type=Path, required=True, help="the report: .md or .html")
+    options.add_argument("--cache", type=Path, help="where what was measured is kept")
     options.add_argument("--sets", default=",".join(STUDY), help="names, with commas")
     given = options.parse_args()
     names = given.sets.split(",")
     if unknown := set(names) - set(STUDY):
         options.error(f"--sets: {', '.join(sorted(unknown))} is not among {', '.join(STUDY)}")
-    for name in names:
-        measured(SETS[name](given.data / f"{name}.npz"))
+    found = {name: examined(SETS[name](given.data / f"{name}.npz"), Cache(given.cache)) for name in names}
+    command = f"python benchmarks/low_pass.py --data DIR -o {given.output} --cache FOLDER --sets {given.sets}"
+    for path in writers.write(report(found, command), given.output):
+        print(path)
 
 
 if __name__ == "__main__":

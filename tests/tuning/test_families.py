@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.engine import gram, inverse
+from monogram.engine import inverse
 from monogram.evaluation.metrics import parse
 from monogram.models.registry import MODELS
 from monogram.tuning import families
@@ -22,7 +24,10 @@ SETTINGS = {
     + [{"l2": 50, "dropout": 0.4, "b": 0.7, "zero_diagonal": True}],
     "tempered": [{"l2": 5, "dropout": 0.4, "user_power": power} for power in (0, 0.5, 1)]
     + [{"l2": 5, "dropout": 0.4, "item_power": power, "b": 0.4} for power in (-0.5, 0.2)],
-    "two_step": [{"l2": 5, "dropout": 0.4, "second": second} for second in (0.3, 1)],
+    "two_step": [{"l2": 5, "dropout": 0.4, "second": second} for second in (0.3, 1)]
+    + [{"l2": 5, "dropout": 0.4, "low_pass": low, "rank": rank} for low, rank in ((0.5, 4), (2, 6), (0.2, 900))]
+    + [{"l2": 5, "dropout": 0.4, "low_pass": 0.5, "rank": 4, "item_power": power} for power in (-0.5, 0.2)]
+    + [{"l2": 5, "dropout": 0.4, "user_power": 0}],
     "low_rank_dlae": [{"l2": 5, "dropout": 0.4, "rank": rank} for rank in (3, 9)],
     "low_rank_edlae": [
         {"l2": 5, "dropout": 0.4, "rank": 9, "solver": solver} for solver in ("closed_form", "svd", "alternating")
@@ -75,35 +80,61 @@ def test_shared_is_alone_in_the_dual(split):
     room = Families(Task(wide, parse("ndcg@5"), dtype="float64"))
     for trial in room.run(grouped(settings("dlae", "edlae", "deql", "low_rank_dlae"))[0]):
         assert trial.value == pytest.approx(alone(trial.setting, wide), abs=1e-6), trial
-    for group in grouped(settings("tempered")):
+    for group in grouped(settings("tempered", "two_step")):
         for trial in room.run(group):
             assert trial.value == pytest.approx(alone(trial.setting, wide), abs=1e-6), trial
     assert room._gram is None
 
 
-def test_one_inverse_for_each_pair_and_one_gram_for_all(split, monkeypatch):
-    made = {"inverse": 0, "gram": 0}
+@pytest.fixture
+def made(monkeypatch):
+    """How often something was made, but for what only compiles."""
+    found = Counter()
 
-    def counted(name, real):
-        def call(*given, **more):
-            made[name] += given[0].shape[1] > 2  # not what only compiles
-            return real(*given, **more)
+    def count(room, name):
+        real = getattr(room, name)
 
-        return call
+        def call(data, *given, **more):
+            found[name] += getattr(data, "matrix", data).shape[1] > 2
+            return real(data, *given, **more)
 
-    monkeypatch.setattr(inverse, "primal", counted("inverse", inverse.primal))
-    monkeypatch.setattr(families, "gram", counted("gram", gram.gram))
+        monkeypatch.setattr(room, name, call)
+
+    count(inverse, "primal")
+    count(families, "gram")
+    count(families, "directions")
+    return found
+
+
+def test_one_inverse_for_each_pair_and_one_gram_for_all(split, made):
     room = Families(Task(split, parse("recall@5")))
     groups = grouped(settings("ease", "dlae", "edlae", "deql", "low_rank_dlae", "low_rank_edlae"))
     assert len(groups) == 4  # (5, 0), (50, 0), (5, 0.4), (50, 0.4)
     for group in groups:
         room.run(group)
-    assert made == {"inverse": 4, "gram": 1}
+    assert made == {"primal": 4, "gram": 1}
     groups = grouped(settings("edlae", "tempered"))
     assert len(groups) == 4  # (5, 0.4), (5, 0); with a user_power of 0.5 and 1: that of 0 is with the first
     for group in groups:
         room.run(group)
-    assert made == {"inverse": 8, "gram": 3}
+    assert made == {"primal": 8, "gram": 3}
+
+
+def test_two_steps_share_an_inverse_a_gram_and_their_directions(split, made):
+    room = Families(Task(split, parse("recall@5")))
+    groups = grouped(settings("two_step"))
+    assert [len(group) for group in groups] == [7, 1]  # another user_power is another inverse
+    for group in groups:
+        room.run(group)
+    assert made == {"primal": 2, "gram": 2, "directions": 1}
+
+
+def test_two_steps_without_room_begin_nothing(split, made):
+    room = Families(Task(split, parse("recall@5"), memory=1_000_000))
+    trials = room.run(grouped(settings("two_step"))[0])
+    assert {trial.value for trial in trials} == {None}
+    assert "needs" in trials[0].note
+    assert not made["directions"]
 
 
 def test_without_room_the_gram_is_made_anew(split):

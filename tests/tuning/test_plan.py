@@ -189,6 +189,16 @@ def test_a_path_has_one_weighting_of_the_users(log, cheap, made, monkeypatch):
     assert values == pytest.approx(expected, abs=1e-12)
 
 
+def test_two_steps_are_on_no_path(log, cheap):
+    """A path has the scores of one step."""
+    settings = [Setting.of("two_step", {"l2": l2, "dropout": 0, "low_pass": low}) for l2 in L2S for low in (0, 1)]
+    planned = plan(Families(Task(mg.splits.strong(log), parse("ndcg@10"))), settings, Budget())
+    assert planned.candidates == ()
+    count = planned.counts()
+    assert (count["inverses"], count["alone"]) == (len(L2S), 0)
+    assert f"{len(L2S)} inverses in all for two_step: primal" in str(planned)
+
+
 def test_users_instead_of_items_keep_their_inverses(log, cheap):
     few = mg.splits.holdout(log.matrix[:20], share=0.1)
     planned = plan(Families(Task(few, parse("ndcg@5"))), on_a_path(0), Budget())

@@ -82,6 +82,17 @@ def test_a_power_of_popularity_only_where_its_shift_is_seen(log):
     assert {one.parameters["user_power"] for one in below} == {0.0, 0.5}  # not below 0
 
 
+def test_what_two_steps_have_for_free(log):
+    axes = ranges.space("two_step", log, sigma, {"l2": 10}, shift=True)
+    assert [name for name, axis in axes.items() if axis.free] == ["item_power", "second", "low_pass"]
+    assert axes["low_pass"].values[0] == 0
+    assert "item_power" not in ranges.space("two_step", log, sigma, {"l2": 10})
+    near = ranges.finer("two_step", axes, {"l2": 10, "dropout": 0.5, "user_power": 0.5, "item_power": 0.0,
+                                           "second": 1.0, "low_pass": 0.0}, 0.5)  # fmt: skip
+    assert {one.parameters["low_pass"] for one in near} == {0.0, 0.1, 0.2, 0.4, 0.8}  # none below 0
+    assert max(one.parameters["second"] for one in near) == 1.0
+
+
 def test_the_middle_comes_first():
     assert ranges._from_the_middle([1, 2, 3, 4, 5])[0] == 3
 

@@ -54,14 +54,18 @@ class TwoStep(Recommender):
         return _Step(rank, l2=self.l2, dropout=self.dropout, user_power=self.user_power)
 
     def _plan(self, size: Size, work: Work) -> Plan:
-        return self._step()._planned(size, work)
+        return self._step()._plan(size, work)
 
     def _warm(self, work: Work) -> None:
         self._step()._warm(work)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         step = self._step()
-        basis = math.sqrt(self.low_pass) * _directions(log, step, work) if step.rank else None
+        basis = None
+        if step.rank:
+            step._plan(measure(log.matrix), work).require()
+            work.tick("plan")
+            basis = math.sqrt(self.low_pass) * directions(log, step.rank, work)
         solved = step._solve(log, work)
         popularity = weighting.popularity(solved.counts, self.item_power)
         weights = shared_weights(solved, log, work.threads)
@@ -84,6 +88,9 @@ class _Step(Tempered):
         super().__init__(**parameters)
         self.rank = rank
 
+    def _plan(self, size: Size, work: Work) -> Plan:
+        return self._planned(size, work)
+
     def _extra(self, size: Size, work: Work) -> Extra:
         found = replace(super()._extra(size, work), products=1)
         if not self.rank:
@@ -100,13 +107,11 @@ def _cost(size: Size, rank: int, work: Work) -> Cost:
     return next(one for one in spectral(size, rank, dtype=work.dtype, threads=work.threads) if one.solver == side)
 
 
-def _directions(log: Interactions, step: _Step, work: Work) -> NDArray[np.floating]:
+def directions(log: Interactions, rank: int, work: Work) -> NDArray[np.floating]:
     """Leading right singular vectors of the balanced log, one a column."""
-    step._planned(measure(log.matrix), work).require()
-    work.tick("plan")
     data = Operator(weighting.balanced(log.matrix).astype(work.dtype), None, work.threads)
     side = "users" if log.n_users < log.n_items else "items"
-    vectors = spectrum.of_data(data, step.rank, side=side, dtype=work.dtype, stage=work.tick).vectors
+    vectors = spectrum.of_data(data, rank, side=side, dtype=work.dtype, stage=work.tick).vectors
     return np.ascontiguousarray(vectors)
 
 
@@ -115,7 +120,7 @@ def _judge_lists(weights: Twice, log: Interactions, work: Work) -> None:
     lengths = np.diff(log.matrix.indptr).astype(np.float64)
     silent = exact_enough(work)
     work.error = max(weights.error(log.matrix[probes(lengths)], work.threads), work.error or 0.0)
-    if silent:  # else it was told
+    if silent or not math.isfinite(work.error):  # else it was told
         judge(work)
     work.tick("residual")
 

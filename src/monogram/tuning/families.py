@@ -2,9 +2,11 @@
 
 Full-rank models of one (l2, dropout, user_power) share one inverse and one pass of scores, from which every θ ranks;
 where many l2 have one ratio of dropout/(1 − dropout) to l2, one eigendecomposition may serve them all (see `plan`).
-Students share that inverse and their teacher's pairs (a lower rank is a beginning of them); spectral models share one
-spectrum. The Gram is made once for all inverses of a user_power, where the memory holds it beside the one that is
-factorised. What shares nothing is fitted alone.
+`TwoStep`s of one (l2, dropout, user_power) share the inverse of their first step, one pass of scores by each step, and
+with all others their directions: every second, low_pass, rank and item_power ranks from these. Students share an
+inverse and their teacher's pairs (a lower rank is a beginning of them); spectral models share one spectrum. The Gram is
+made once for all inverses of a user_power, where the memory holds it beside the one that is factorised. What shares
+nothing is fitted alone.
 
 A candidate's inverse is not certified: the refitted best is, as every fit.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,24 +25,25 @@ from numpy.typing import NDArray
 
 from monogram.data.splits import Split
 from monogram.engine import memory as memory_
-from monogram.engine import parallel, path
+from monogram.engine import parallel, path, weighting
 from monogram.engine.gram import gram, squares
 from monogram.engine.plan import Cost, Size
 from monogram.engine.plan import measure as measure_size
 from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric
-from monogram.evaluation.protocol import measure, measure_heads, measure_model, measure_weights
+from monogram.evaluation.protocol import Measured, measure, measure_heads, measure_model, measure_weights
 from monogram.models.autoencoder import Autoencoder, Inverted, used
 from monogram.models.base import Recommender
 from monogram.models.full_rank import FullRank, shared_weights
 from monogram.models.spectral import FIRST_RANK, Spectral
 from monogram.models.spectrum import Spectrum
 from monogram.models.students import Student
+from monogram.models.two_step import TwoStep, directions
 from monogram.models.work import Watched, Work
 from monogram.tuning.epochs import Stopped, Watch
 from monogram.tuning.settings import Setting, Trial
-from monogram.weights import Weights
+from monogram.weights import Mixture, Mixtures, Weights
 
 Group = list[Setting]
 
@@ -71,23 +74,31 @@ def grouped(settings: Iterable[Setting]) -> list[Group]:
 
 def _shared(setting: Setting) -> Any:
     model = setting.make()
-    if isinstance(model, Autoencoder):
-        return "inverse", model._rates(), model._user_power()
+    held = inverted(model)
+    if held is not None:
+        return "steps" if isinstance(model, TwoStep) else "inverse", held._rates(), held._user_power()
     if isinstance(model, Spectral) and model.closed_form:
         return "spectrum", model.target, model.name
     return "alone", setting
 
 
 def rates(group: Group) -> list[tuple[float, float]]:
-    """Each (l2, dropout) of a group of autoencoders, in the order in which it begins; none for other models."""
-    models = (setting.make() for setting in group)
-    return list(dict.fromkeys(one._rates() for one in models if isinstance(one, Autoencoder)))
+    """Each (l2, dropout) of a group that is inverted, in the order in which it begins; none for other models."""
+    models = (inverted(setting.make()) for setting in group)
+    return list(dict.fromkeys(one._rates() for one in models if one is not None))
 
 
 def user_power(group: Group) -> float | None:
-    """The power of the users' weights of a group of autoencoders; None for other models."""
-    model = group[0].make()
-    return model._user_power() if isinstance(model, Autoencoder) else None
+    """The power of the users' weights of a group that is inverted; None for other models."""
+    model = inverted(group[0].make())
+    return None if model is None else model._user_power()
+
+
+def inverted(model: Recommender) -> Autoencoder | None:
+    """The model whose inverse a model is made of: an autoencoder's own, or that of a first step; None for others."""
+    if isinstance(model, TwoStep):
+        return model._step()
+    return model if isinstance(model, Autoencoder) else None
 
 
 def full_rank(model: Recommender) -> bool:
@@ -112,6 +123,7 @@ class Families:
         self._gram: NDArray[Any] | None = None
         self._power = 0.0
         self._spectra: dict[str, Spectrum] = {}
+        self._basis: tuple[int, NDArray[Any]] = 0, np.zeros((self.log.n_items, 0), task.dtype)  # rank, directions
 
     def spectrum(self, target: str = "plain", rank: int = FIRST_RANK) -> Spectrum:
         """A spectrum with at least so many pairs, or all."""
@@ -186,6 +198,8 @@ class Families:
         if isinstance(models[0], Autoencoder):
             several = len({model._rates() for model in models if isinstance(model, Autoencoder)}) > 1
             work = self._by_path if several else self._by_inverse
+        elif isinstance(models[0], TwoStep):
+            work = self._by_steps
         elif isinstance(models[0], Spectral) and models[0].closed_form:
             work = self._by_spectrum
         try:
@@ -243,6 +257,33 @@ class Families:
             values |= {id(model): float(one.mean()) for model, (one, _) in zip(full, found, strict=True)}
         return [values[id(model)] for model in models]
 
+    def _by_steps(self, models: list[TwoStep]) -> list[float | None]:
+        """Models of two steps that have the first in common."""
+        steps = [model._step() for model in models]
+        self._let_go(steps[0])
+        self.chosen(steps, self.work())[1]._plan(self.size, self.work()).require()
+        basis = self._directions(max(step.rank for step in steps))  # while there is no inverse beside it
+        solved = self._invert(steps)
+        alike: dict[tuple[float, float, int], list[TwoStep]] = {}
+        for model, step in zip(models, steps, strict=True):
+            alike.setdefault((model.second, model.low_pass, step.rank), []).append(model)
+        mixtures = [
+            Mixture(*key, np.array([weighting.popularity(solved.counts, one.item_power) for one in group]))
+            for key, group in alike.items()
+        ]
+        held = Mixtures(shared_weights(solved, self.log, self.threads), basis)
+        found = measure(
+            lambda rows, rules, k: held.heads(mixtures, rows, rules, k, self.threads),
+            self.log, self.task.split, (self.task.metric,), len(models),
+        )  # fmt: skip
+        return _in_order(models, alike.values(), found)
+
+    def _directions(self, rank: int) -> NDArray[Any]:
+        """At least so many, or all there are."""
+        if self._basis[0] < rank:
+            self._basis = rank, directions(self.log, rank, self.work())
+        return self._basis[1]
+
     def _by_path(self, models: list[FullRank]) -> list[float | None]:
         """Models of several l2 whose penalties are multiples of each other's, by one eigendecomposition."""
         data, by_l2 = self.data(models[0]), dict[float, list[FullRank]]()
@@ -267,14 +308,11 @@ class Families:
                 yield from heads_by_scores(held.scores(prepared, l2), factors, rules, k, threads=self.threads)
 
         found = measure(rank, self.log, self.task.split, (self.task.metric,), len(models))
-        ordered = (model for group in by_l2.values() for model in group)
-        values = {id(model): float(one.mean()) for model, (one, _) in zip(ordered, found, strict=True)}
-        return [values[id(model)] for model in models]
+        return _in_order(models, by_l2.values(), found)
 
-    def _invert(self, models: list[Autoencoder]) -> Any:
+    def _invert(self, models: Sequence[Autoencoder]) -> Any:
         """The inverse of a group, from the kept Gram where there is room for it."""
-        if self.power != models[0]._user_power():
-            self._gram = None
+        self._let_go(models[0])
         work = self.work()
         chosen, largest = self.chosen(models, work)
         if not self.kept and self.keeps(chosen, work):
@@ -284,14 +322,28 @@ class Families:
         _check(solved.inverse.diagonal)
         return solved
 
+    def _let_go(self, model: Autoencoder) -> None:
+        """Make room: the Gram of other weights of users goes."""
+        if self.power != model._user_power():
+            self._gram = None
+
     def _keep(self, model: Autoencoder) -> NDArray[Any]:
         """The Gram of a model's data, made where it is not there yet; that of other weights of users makes room."""
-        if self._gram is None or self.power != model._user_power():
-            self._gram = None  # its memory first
+        self._let_go(model)
+        if self._gram is None:
             self._gram = np.empty((self.log.n_items, self.log.n_items), self.task.dtype, order="F")
             gram(self.data(model), self._gram, threads=self.threads)
             self._power = model._user_power()
         return self._gram
+
+
+def _in_order(
+    models: Sequence[Recommender], groups: Iterable[Sequence[Recommender]], found: list[Measured]
+) -> list[float | None]:
+    """The values of models, from what was measured group by group."""
+    ordered = (model for group in groups for model in group)
+    values = {id(model): float(one.mean()) for model, (one, _) in zip(ordered, found, strict=True)}
+    return [values[id(model)] for model in models]
 
 
 def _check(diagonal: NDArray[np.float64]) -> None:

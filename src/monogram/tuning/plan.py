@@ -19,7 +19,7 @@ from monogram.models.autoencoder import Autoencoder
 from monogram.models.spectral import Spectral
 from monogram.models.students import Student
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Group, full_rank, grouped, rates, user_power
+from monogram.tuning.families import Families, Group, full_rank, grouped, inverted, rates, user_power
 from monogram.tuning.settings import Setting
 
 SAME = 1e-9  # relative: ratios that differ by less are one
@@ -167,9 +167,9 @@ def _step(families: Families, group: Group, on: Candidate | None, work: Any) -> 
     if on is not None:
         return Step("path", [one for part in on.groups for one in part], on.path)
     models = [setting.make() for setting in group]
-    inverted = [one for one in models if isinstance(one, Autoencoder)]
-    if inverted:
-        return Step("inverse", group, families.chosen(inverted, work)[0])
+    held = [one for one in map(inverted, models) if one is not None]
+    if held:
+        return Step("inverse", group, families.chosen(held, work)[0])
     spectral = isinstance(models[0], Spectral) and models[0].closed_form
     return Step("spectrum" if spectral else "alone", group)
 
@@ -213,13 +213,13 @@ def _same(one: tuple[float, float], other: tuple[float, float]) -> bool:
 def _ratio(families: Families, group: Group) -> tuple[float, float] | None:
     """The user_power of a group, and its ratio of dropout/(1 − dropout) to l2; None where no path can serve it."""
     models = [setting.make() for setting in group]
-    inverted = [one for one in models if isinstance(one, Autoencoder) and full_rank(one)]
-    if len(inverted) < len(models):
+    full = [one for one in models if isinstance(one, Autoencoder) and full_rank(one)]
+    if len(full) < len(models):
         return None
     ((l2, dropout),) = rates(group)
-    if l2 == 0 or families.chosen(inverted, families.work())[0].solver != "primal":
+    if l2 == 0 or families.chosen(full, families.work())[0].solver != "primal":
         return None
-    return inverted[0]._user_power(), dropout / (1 - dropout) / l2
+    return full[0]._user_power(), dropout / (1 - dropout) / l2
 
 
 def _judged(families: Families, groups: list[Group], seconds: float) -> Candidate:

@@ -34,7 +34,8 @@ RANKS = (16, 32, 64, 128, 256)
 DROPOUTS = (0.25, 0.5, 0.75)
 USER_POWERS = (0.0, 0.5, 1.0)
 ITEM_POWERS = tuple(step / 20 for step in range(-8, 9))
-SECONDS = (0.5, 0.75, 1.0)
+SECONDS = tuple(step / 10 for step in range(5, 11))
+LOW_PASS = (0.0, 0.1, 0.2, 0.4, 0.8)
 FACTORS = (0.25, 1.0, 4.0, 16.0, 64.0)  # of the median popularity
 
 
@@ -173,8 +174,9 @@ def _by_popularity(name: str, log: Any, rank: Axis) -> Space:
     if name in ("tempered", "two_step"):  # the power first: one Gram serves all that follows
         found = {"user_power": Axis(USER_POWERS, "plain")} | found
         found["item_power"] = Axis(ITEM_POWERS, "plain", free=True)
-    if name == "two_step":  # each value of its own is a fit
-        found["second"], found["item_power"] = Axis(SECONDS, "plain"), Axis(ITEM_POWERS[4:-4:4], "plain")
+    if name == "two_step":
+        found |= {"second": Axis(SECONDS, "plain", free=True), "low_pass": Axis(LOW_PASS, "plain", free=True)}
+        found["item_power"] = Axis(ITEM_POWERS[4:-4:2], "plain", free=True)
     return found
 
 

@@ -23,6 +23,7 @@ from monogram.weights.dual import Dual
 from monogram.weights.factors import Factors
 from monogram.weights.folded import Folded
 from monogram.weights.free import Free
+from monogram.weights.mixtures import Mixture, Mixtures
 from monogram.weights.sparse import Sparse
 from monogram.weights.twice import Twice
 
@@ -35,6 +36,8 @@ __all__ = [
     "Folded",
     "Free",
     "Indices",
+    "Mixture",
+    "Mixtures",
     "Sparse",
     "Tensors",
     "Twice",
