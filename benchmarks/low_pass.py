@@ -12,13 +12,11 @@ data set is kept in --cache.
 from __future__ import annotations
 
 import argparse
-import time
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from searching import CHOOSING, LARGE, METRICS, POWERS, RESAMPLES, SETS, Set
 
 import monogram as mg
@@ -78,16 +76,14 @@ class Part:
     """A part of a data set, with the directions of its log, and the first step that was fitted last."""
 
     def __init__(self, solver: str, split: Split) -> None:
-        self.solver, self.split, self.seconds = solver, split, dict[str, list[float]](fit=[], rank=[])
-        self._held: tuple[Any, Any] = None, None
-        start = time.perf_counter()
+        self.solver, self.split = solver, split
         self.vectors = directions(split.train, max(RANKS), Work("float32", threads=THREADS))
-        self.seconds["directions"] = [time.perf_counter() - start]
+        self._held: tuple[Any, Any] = None, None
 
     def by_user(self, choices: list[Choice]) -> list[Any]:
         """The metrics of each user by choices of one factorisation."""
         log, held = self.split.train, self._first(choices[0])
-        counts, start = used(log.matrix), time.perf_counter()
+        counts = used(log.matrix)
         mixtures = [
             Mixture(one.second, one.low_pass, one.rank, weighting.popularity(counts, one.item_power)[None])
             for one in choices
@@ -96,7 +92,6 @@ class Part:
         found = measure(
             lambda rows, rules, k: held.heads(mixtures, rows, rules, k, THREADS), log, self.split, asked, len(choices)
         )
-        self.seconds["rank"].append(time.perf_counter() - start)
         for one, (values, _) in zip(choices, found, strict=True):
             recall, ndcg = values.mean(0)
             print(f"  {one}: {recall:.4f} {ndcg:.4f}", flush=True)
@@ -104,9 +99,8 @@ class Part:
 
     def _first(self, choice: Choice) -> Mixtures:
         if self._held[0] != choice.step:
-            self._held, start = (None, None), time.perf_counter()  # its memory
+            self._held = None, None  # its memory
             weights: Any = mg.Tempered(**choice.step).fit(self.split.train, solver=self.solver).weights_
-            self.seconds["fit"].append(time.perf_counter() - start)
             self._held = choice.step, Mixtures(weights, self.vectors)
         found: Mixtures = self._held[1]
         return found
@@ -147,13 +141,12 @@ def examined(data: Set, cache: Cache) -> dict[str, Any]:
     if data.by_time:
         moved = [_with_power(part, one, value) for one in pairs[0]]
         pairs.append((moved[0], moved[1]))
-    validation = part.seconds
     del part  # its memory
     print(f"{data.name}, test part", flush=True)
     part = Part(data.solver, data.test)
     found = tried(part, sorted({one for pair in pairs for one in pair}, key=lambda one: one.l2))
     rows = [row for pair in pairs for row in _rows(pair, value, found)]
-    kept = {"rows": rows, "validation": validation, "test": part.seconds}
+    kept = {"rows": rows}
     cache.put(source, kept)
     return kept
 
@@ -178,22 +171,17 @@ def _rows(pair: tuple[Choice, Choice], value: dict[Choice, float], found: dict[C
 
 
 def report(found: dict[str, dict[str, Any]], command: str) -> list[Block]:
-    numbers, costs = [], []
+    numbers = []
     for name, one in found.items():
         for row in one["rows"]:
             ends = [f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in row["test"]]
             apart = [f"{value:+.4f} [{low:+.4f}, {high:+.4f}]" for value, low, high in row.get("apart", [])]
             numbers.append([name, row["setting"], f"{row['validation']:.4f}", *ends, *(apart or ["", ""])])
-        for label in ("validation", "test"):
-            seconds = one[label]
-            fits, ranked = (f"{np.median(seconds[what]):.0f}" for what in ("fit", "rank"))
-            costs.append([name, label, str(len(seconds["fit"])), fits, f"{seconds['directions'][0]:.0f}", ranked])
     recall, ndcg = METRICS
     headers = [
         "data", "setting", f"{ndcg}, validation", f"{recall}, test", f"{ndcg}, test",
         f"{recall}, against the row above (paired)", f"{ndcg}, against the row above (paired)",
     ]  # fmt: skip
-    seconds = ["data", "part", "factorisations", "seconds a fit", f"{max(RANKS)} directions", "seconds to rank"]
     return [
         Heading(1, f"A low-pass part beside two steps on {len(found)} data sets: the numbers"),
         Text("Made with this command:"), Text(command, code=True),
@@ -206,8 +194,6 @@ def report(found: dict[str, dict[str, Any]], command: str) -> list[Block]:
             "validation, too, in a second pair."
         ),
         Grid("With 95% intervals over users", headers, numbers, frozenset({2})),
-        Heading(2, "What it cost"),
-        Grid("A ranking is of all choices of one factorisation", seconds, costs, frozenset({2, 3, 4, 5})),
     ]  # fmt: skip
 
 

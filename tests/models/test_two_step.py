@@ -9,12 +9,14 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
 
 import monogram as mg
 from monogram.engine.plan import Size
 from monogram.engine.topk import Eligible
 from monogram.errors import ModelFileError, MonogramWarning, ParameterError
 from monogram.models import updates
+from monogram.models.two_step import directions
 from monogram.models.work import Work
 from monogram.weights import Dense, Twice
 
@@ -42,7 +44,10 @@ def expected(log, second, item_power=0.0, low_pass=0.0, rank=1, **rest):
 
 
 def projection(dense, rank):
-    """On the leading right singular vectors of the log divided by the roots of both sums."""
+    """On the leading right singular vectors of the largest part of a log, divided by the roots of both sums."""
+    _, labels = connected_components(sp.block_array([[None, sp.csr_array(dense)], [sp.csr_array(dense.T), None]]))
+    events = np.bincount(labels[: len(dense)], (dense > 0).sum(axis=1))
+    dense = dense * (labels[: len(dense)] == events.argmax())[:, None]
     rows, columns = (np.sqrt(np.maximum(dense.sum(axis=axis), 1e-300)) for axis in (1, 0))
     _, values, right = np.linalg.svd(dense / rows[:, None] / columns)
     right = right[: min(rank, int((values > 1e-7).sum()))]
@@ -71,6 +76,32 @@ def test_it_is_its_definition(seed, solver, second, item_power, user_power, drop
     histories = log.matrix.toarray().astype(np.float64)
     scores = model.weights_.score(log.matrix, np.arange(log.n_items), 1)
     np.testing.assert_allclose(scores, histories @ wanted, atol=atol * log.n_items * 4)
+
+
+def islands(number, seed=0, users=60, items=40):
+    """A log of one large part, in the middle, and small ones, all alike."""
+    large, small = world(seed, users, items).matrix, sp.csr_array([[1, 1, 0], [0, 1, 1]], dtype=np.float32)
+    parts = [small] * (number // 2) + [large] + [small] * (number - number // 2)
+    return mg.Interactions.from_csr(sp.csr_array(sp.block_diag(parts, "csr")))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("number", "users"), [(3, 60), (30, 60), (400, 60), (400, 1200)])
+def test_small_parts_of_a_log_do_not_take_the_place_of_directions(number, users, dtype):
+    log, rank = islands(number, users=users), 5
+    found = directions(log, rank, Work(dtype))
+    space = projection(log.matrix.toarray().astype(np.float64), rank)
+    np.testing.assert_allclose(found @ found.T, space, atol=1e-3 if dtype == "float32" else 1e-7)
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 1000), number=st.integers(0, 5), solver=st.sampled_from(SOLVERS))
+def test_the_order_of_the_items_does_not_matter(seed, number, solver):
+    log, how = islands(number, seed), {"l2": 2, "low_pass": 0.5, "rank": 4}
+    order = np.random.default_rng(seed).permutation(log.n_items)
+    moved = mg.Interactions.from_csr(log.matrix[:, order])
+    one, other = (mg.TwoStep(**how).fit(each, solver=solver, dtype="float64").item_weights() for each in (log, moved))
+    np.testing.assert_allclose(other, one[np.ix_(order, order)], atol=1e-9)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from monogram.engine.gram import row_sums
 
@@ -29,6 +30,25 @@ def user_weights(matrix: Any, power: float, factor: float) -> Float:
     """The weight factor·|I_u|^(−power) of each user; 1 for one without events."""
     sums = row_sums(matrix)
     return np.asarray(np.where(sums > 0, factor * np.where(sums > 0, sums, 1.0) ** -power, 1.0))
+
+
+def largest_part(matrix: Any) -> Any:
+    """The log without the events outside its largest connected part, by events.
+
+    Users and items are connected by events. Small parts are much alike, and so are their singular values: where there
+    are many of them, the leading directions would be any of theirs.
+    """
+    users, items = matrix.shape
+    ends = np.append(matrix.indptr, np.full(items, matrix.nnz))
+    graph = sp.csr_array((np.ones(matrix.nnz, np.int8), matrix.indices + users, ends), shape=(users + items,) * 2)
+    number, labels = connected_components(graph, directed=False)
+    lengths = np.diff(matrix.indptr)
+    events = np.bincount(labels[:users], lengths, number)
+    if events.max(initial=0) == matrix.nnz:
+        return matrix
+    inside = np.repeat(labels[:users] == events.argmax(), lengths)
+    pointers = np.concatenate([[0], np.cumsum(inside)])[matrix.indptr]
+    return sp.csr_array((matrix.data[inside], matrix.indices[inside], pointers), shape=matrix.shape)
 
 
 def balanced(matrix: Any) -> Any:

@@ -97,7 +97,7 @@ class _Step(Tempered):
             return found
         cost = _cost(size, self.rank, work)
         return replace(
-            found, bytes=found.bytes + cost.bytes + 24 * size.events, flops=found.flops + cost.flops, stages=cost.stages
+            found, bytes=found.bytes + cost.bytes + 48 * size.events, flops=found.flops + cost.flops, stages=cost.stages
         )
 
 
@@ -108,8 +108,9 @@ def _cost(size: Size, rank: int, work: Work) -> Cost:
 
 
 def directions(log: Interactions, rank: int, work: Work) -> NDArray[np.floating]:
-    """Leading right singular vectors of the balanced log, one a column."""
-    data = Operator(weighting.balanced(log.matrix).astype(work.dtype), None, work.threads)
+    """Leading right singular vectors of the balanced log, one a column; 0 outside its largest connected part."""
+    balanced = weighting.balanced(weighting.largest_part(log.matrix))
+    data = Operator(balanced.astype(work.dtype), None, work.threads)
     side = "users" if log.n_users < log.n_items else "items"
     vectors = spectrum.of_data(data, rank, side=side, dtype=work.dtype, stage=work.tick).vectors
     return np.ascontiguousarray(vectors)
