@@ -14,8 +14,8 @@ from scipy.sparse.csgraph import connected_components
 import monogram as mg
 from monogram.engine.plan import Size
 from monogram.engine.topk import Eligible
-from monogram.errors import ModelFileError, MonogramWarning, ParameterError
-from monogram.models import updates
+from monogram.errors import MemoryBudgetError, ModelFileError, MonogramWarning, NumericalError, ParameterError
+from monogram.models import two_step, updates
 from monogram.models.two_step import directions
 from monogram.models.work import Work
 from monogram.weights import Dense, Twice
@@ -54,6 +54,7 @@ def projection(dense, rank):
     return right.T @ right
 
 
+@pytest.mark.filterwarnings("ignore:low_pass changes no list")
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 1000),
@@ -129,6 +130,30 @@ def test_lists_that_rounding_spoils_are_told_of():
     exact = alike(0.5, dtype="float64").weights_.score(rows, every, 1)
     off = np.abs(listed.scores - np.take_along_axis(exact, listed.items, 1)).max() / listed.scores.max()
     assert 0.01 < off < 4 * model.report_.error
+
+
+def test_lists_that_are_no_numbers_are_refused_whatever_was_told_before(monkeypatch):
+    monkeypatch.setattr(Twice, "error", lambda *_: np.nan)
+    monkeypatch.setattr(two_step, "exact_enough", lambda _: False)
+    with pytest.raises(NumericalError, match="not finite"):
+        mg.TwoStep(l2=2).fit(world(), solver="dual")
+
+
+def test_too_little_memory_is_told_before_the_directions(monkeypatch):
+    monkeypatch.setattr(two_step, "directions", lambda *_: pytest.fail("begun"))
+    with pytest.raises(MemoryBudgetError):
+        mg.TwoStep(low_pass=1, rank=4).fit(world(), memory=1_000_000)
+
+
+def test_all_directions_are_told_to_be_of_no_use():
+    log = world()
+    with pytest.warns(MonogramWarning, match="low_pass changes no list: the log has 24 directions"):
+        model = mg.TwoStep(l2=2, low_pass=3, rank=24).fit(log)
+    lists = [[row["item"] for row in one.recommend(k=5)] for one in (model, mg.TwoStep(l2=2).fit(log))]
+    assert lists[0] == lists[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mg.TwoStep(l2=2, low_pass=3, rank=23).fit(log)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,14 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.engine import inverse
+from monogram.engine.plan import measure
 from monogram.evaluation.metrics import parse
 from monogram.models.registry import MODELS
+from monogram.models.work import Work
 from monogram.tuning import families
+from monogram.tuning.budget import Budget
 from monogram.tuning.families import Families, Task, grouped
+from monogram.tuning.plan import plan
 from monogram.tuning.settings import Setting, Trial, best_of
 
 SETTINGS = {
@@ -27,7 +31,7 @@ SETTINGS = {
     "two_step": [{"l2": 5, "dropout": 0.4, "second": second} for second in (0.3, 1)]
     + [{"l2": 5, "dropout": 0.4, "low_pass": low, "rank": rank} for low, rank in ((0.5, 4), (2, 6), (0.2, 900))]
     + [{"l2": 5, "dropout": 0.4, "low_pass": 0.5, "rank": 4, "item_power": power} for power in (-0.5, 0.2)]
-    + [{"l2": 5, "dropout": 0.4, "user_power": 0}],
+    + [{"l2": 5, "dropout": 0.4, "user_power": 0, "low_pass": 0.5, "rank": 4}],
     "low_rank_dlae": [{"l2": 5, "dropout": 0.4, "rank": rank} for rank in (3, 9)],
     "low_rank_edlae": [
         {"l2": 5, "dropout": 0.4, "rank": 9, "solver": solver} for solver in ("closed_form", "svd", "alternating")
@@ -64,6 +68,7 @@ def test_every_model_is_tried_here():
     assert set(SETTINGS) == set(MODELS)
 
 
+@pytest.mark.filterwarnings("ignore:low_pass changes no list")
 def test_shared_is_alone(split):
     task = Task(split, parse("ndcg@5"), dtype="float64")
     room, groups = Families(task), grouped(settings())
@@ -135,6 +140,36 @@ def test_two_steps_without_room_begin_nothing(split, made):
     assert {trial.value for trial in trials} == {None}
     assert "needs" in trials[0].note
     assert not made["directions"]
+
+
+def test_a_rank_without_room_leaves_the_others(split):
+    room = Families(Task(split, parse("recall@5"), memory=tight(split, 0.5), threads=2))
+    how = {"l2": 5, "dropout": 0.4}
+    low = [{}, {"low_pass": 1, "rank": 4}, {"low_pass": 1, "rank": 30}]
+    trials = room.run([Setting.of("two_step", how | one) for one in low])
+    assert [trial.value is None for trial in trials] == [False, False, True]
+    assert "rank 30 was not tried" in trials[2].note
+
+
+def tight(split, power):
+    """The memory that TwoStep needs with a rank of 4, and no more."""
+    model = mg.TwoStep(l2=5, dropout=0.4, user_power=power, low_pass=1, rank=4)
+    return model._plan(measure(split.train.matrix), Work(budget=10**12, threads=2)).chosen.bytes
+
+
+@pytest.mark.parametrize("power", [0, 0.5])
+def test_a_gram_in_the_way_goes(split, power):
+    """Beside that of EASE there is no room for a product."""
+    room = Families(Task(split, parse("recall@5"), memory=tight(split, power), threads=2))
+    how = {"l2": 5, "dropout": 0.4, "user_power": power, "low_pass": 1, "rank": 4}
+    planned = plan(Families(room.task), [Setting.of("ease", {"l2": 5}), Setting.of("two_step", how)], Budget())
+    assert [step.cost.bytes <= room.work().budget for step in planned.steps] == [True, True]
+    kept = []
+    for group in planned.groups:
+        (trial,) = room.run(group)
+        assert trial.value is not None, trial.note
+        kept.append(room.kept)
+    assert kept == [True, False]
 
 
 def test_without_room_the_gram_is_made_anew(split):

@@ -86,9 +86,10 @@ def test_what_two_steps_have_for_free(log):
     axes = ranges.space("two_step", log, sigma, {"l2": 10}, shift=True)
     assert [name for name, axis in axes.items() if axis.free] == ["item_power", "second", "low_pass"]
     assert axes["low_pass"].values[0] == 0
+    assert axes["rank"].values == (15,)  # a quarter of the items: with all directions nothing changes
     assert "item_power" not in ranges.space("two_step", log, sigma, {"l2": 10})
     near = ranges.finer("two_step", axes, {"l2": 10, "dropout": 0.5, "user_power": 0.5, "item_power": 0.0,
-                                           "second": 1.0, "low_pass": 0.0}, 0.5)  # fmt: skip
+                                           "second": 1.0, "low_pass": 0.0, "rank": 15}, 0.5)  # fmt: skip
     assert {one.parameters["low_pass"] for one in near} == {0.0, 0.1, 0.2, 0.4, 0.8}  # none below 0
     assert max(one.parameters["second"] for one in near) == 1.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from monogram.engine import spectrum, weighting
 from monogram.engine.inverse import probes
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Cost, Extra, Plan, Size, measure, spectral
+from monogram.errors import MonogramWarning
 from monogram.models.autoencoder import exact_enough, judge
 from monogram.models.base import Recommender
 from monogram.models.full_rank import Tempered, shared_weights
@@ -66,6 +68,7 @@ class TwoStep(Recommender):
             step._plan(measure(log.matrix), work).require()
             work.tick("plan")
             basis = math.sqrt(self.low_pass) * directions(log, step.rank, work)
+            _warn_of_all(basis, log)
         solved = step._solve(log, work)
         popularity = weighting.popularity(solved.counts, self.item_power)
         weights = shared_weights(solved, log, work.threads)
@@ -114,6 +117,17 @@ def directions(log: Interactions, rank: int, work: Work) -> NDArray[np.floating]
     side = "users" if log.n_users < log.n_items else "items"
     vectors = spectrum.of_data(data, rank, side=side, dtype=work.dtype, stage=work.tick).vectors
     return np.ascontiguousarray(vectors)
+
+
+def _warn_of_all(basis: NDArray[np.floating], log: Interactions) -> None:
+    """A projection on all directions gives every history back."""
+    used = len(np.unique(log.matrix.indices))
+    if basis.shape[1] == used > 0:
+        warnings.warn(
+            f"low_pass changes no list: the log has {used} directions, of which none is left out; lower rank",
+            MonogramWarning,
+            stacklevel=4,
+        )
 
 
 def _judge_lists(weights: Twice, log: Interactions, work: Work) -> None:

@@ -259,14 +259,13 @@ class Families:
 
     def _by_steps(self, models: list[TwoStep]) -> list[float | None]:
         """Models of two steps that have the first in common."""
-        steps = [model._step() for model in models]
-        self._let_go(steps[0])
-        self.chosen(steps, self.work())[1]._plan(self.size, self.work()).require()
-        basis = self._directions(max(step.rank for step in steps))  # while there is no inverse beside it
-        solved = self._invert(steps)
+        able = self._able(models)
+        ranks = [model._step().rank for model in able]
+        basis = self._directions(max(ranks))  # while there is no inverse beside it
+        solved = self._invert([model._step() for model in able])
         alike: dict[tuple[float, float, int], list[TwoStep]] = {}
-        for model, step in zip(models, steps, strict=True):
-            alike.setdefault((model.second, model.low_pass, step.rank), []).append(model)
+        for model, rank in zip(able, ranks, strict=True):
+            alike.setdefault((model.second, model.low_pass, rank), []).append(model)
         mixtures = [
             Mixture(*key, np.array([weighting.popularity(solved.counts, one.item_power) for one in group]))
             for key, group in alike.items()
@@ -274,9 +273,23 @@ class Families:
         held = Mixtures(shared_weights(solved, self.log, self.threads), basis)
         found = measure(
             lambda rows, rules, k: held.heads(mixtures, rows, rules, k, self.threads),
-            self.log, self.task.split, (self.task.metric,), len(models),
+            self.log, self.task.split, (self.task.metric,), len(able),
         )  # fmt: skip
         return _in_order(models, alike.values(), found)
+
+    def _able(self, models: list[TwoStep]) -> list[TwoStep]:
+        """Those for which there is memory; one whose rank is too high does not keep the others from being tried."""
+        work, _, _ = self._room([model._step() for model in models])
+        plans = [model._plan(self.size, work) for model in models]
+        if not any(one.chosen.bytes <= work.budget for one in plans):
+            min(plans, key=lambda one: one.chosen.bytes).require()
+        for rank in sorted(
+            {model.rank for model, one in zip(models, plans, strict=True) if one.chosen.bytes > work.budget}
+        ):
+            warnings.warn(
+                f"low_pass with rank {rank} was not tried: there is no memory for it", MonogramWarning, stacklevel=2
+            )
+        return [model for model, one in zip(models, plans, strict=True) if one.chosen.bytes <= work.budget]
 
     def _directions(self, rank: int) -> NDArray[Any]:
         """At least so many, or all there are."""
@@ -312,9 +325,7 @@ class Families:
 
     def _invert(self, models: Sequence[Autoencoder]) -> Any:
         """The inverse of a group, from the kept Gram where there is room for it."""
-        self._let_go(models[0])
-        work = self.work()
-        chosen, largest = self.chosen(models, work)
+        work, chosen, largest = self._room(models)
         if not self.kept and self.keeps(chosen, work):
             self._keep(models[0])
             work.budget -= self.square
@@ -322,15 +333,22 @@ class Families:
         _check(solved.inverse.diagonal)
         return solved
 
-    def _let_go(self, model: Autoencoder) -> None:
-        """Make room: the Gram of other weights of users goes."""
-        if self.power != model._user_power():
+    def _room(self, models: Sequence[Autoencoder]) -> tuple[Work, Cost, Autoencoder]:
+        """How a group is inverted; a Gram of other weights of users goes, and one beside which it finds no room."""
+        if self.power != models[0]._user_power():
             self._gram = None
+        work = self.work()
+        chosen, largest = self.chosen(models, work)
+        if self.kept and chosen.bytes > work.budget:
+            self._gram = None
+            work = self.work()
+            chosen, largest = self.chosen(models, work)
+        return work, chosen, largest
 
     def _keep(self, model: Autoencoder) -> NDArray[Any]:
         """The Gram of a model's data, made where it is not there yet; that of other weights of users makes room."""
-        self._let_go(model)
-        if self._gram is None:
+        if self._gram is None or self.power != model._user_power():
+            self._gram = None  # its memory first
             self._gram = np.empty((self.log.n_items, self.log.n_items), self.task.dtype, order="F")
             gram(self.data(model), self._gram, threads=self.threads)
             self._power = model._user_power()
@@ -340,10 +358,10 @@ class Families:
 def _in_order(
     models: Sequence[Recommender], groups: Iterable[Sequence[Recommender]], found: list[Measured]
 ) -> list[float | None]:
-    """The values of models, from what was measured group by group."""
+    """The values of models, from what was measured group by group; none for one that was not."""
     ordered = (model for group in groups for model in group)
     values = {id(model): float(one.mean()) for model, (one, _) in zip(ordered, found, strict=True)}
-    return [values[id(model)] for model in models]
+    return [values.get(id(model)) for model in models]
 
 
 def _check(diagonal: NDArray[np.float64]) -> None:

@@ -156,6 +156,9 @@ def plan(families: Families, settings: Iterable[Setting], left: Budget) -> Searc
         if kept is not None and power not in (kept, None):  # another Gram takes its place
             kept, work.budget = None, work.budget + families.square
         step = _step(families, group, first.get(id(group)), work)
+        if kept is not None and step.way == "inverse" and step.cost and step.cost.bytes > work.budget:
+            kept, work.budget = None, work.budget + families.square
+            step = _step(families, group, None, work)
         steps.append(step if kept is None else _after_gram(step, families))
         keeps = step.way == "path" or (step.way == "inverse" and step.cost and families.keeps(step.cost, work))
         if kept is None and keeps:

@@ -35,6 +35,7 @@ DROPOUTS = (0.25, 0.5, 0.75)
 USER_POWERS = (0.0, 0.5, 1.0)
 ITEM_POWERS = tuple(step / 20 for step in range(-8, 9))
 SECONDS = tuple(step / 10 for step in range(5, 11))
+DIRECTIONS = 256  # or a quarter of the smaller side: with all of them a projection changes nothing
 LOW_PASS = (0.0, 0.1, 0.2, 0.4, 0.8)
 FACTORS = (0.25, 1.0, 4.0, 16.0, 64.0)  # of the median popularity
 
@@ -177,6 +178,7 @@ def _by_popularity(name: str, log: Any, rank: Axis) -> Space:
     if name == "two_step":
         found |= {"second": Axis(SECONDS, "plain", free=True), "low_pass": Axis(LOW_PASS, "plain", free=True)}
         found["item_power"] = Axis(ITEM_POWERS[4:-4:2], "plain", free=True)
+        found["rank"] = Axis((max(1, min(DIRECTIONS, min(log.matrix.shape) // 4)),), "whole")
     return found
 
 
@@ -201,8 +203,8 @@ def _axis(values: Any) -> Axis:
 
 
 def coarse(name: str, axes: Space) -> list[Setting]:
-    """Every combination of the coarse values, those in the middle first (of a free axis in order: all are tried)."""
-    lists = [list(axis.values) if axis.free else _from_the_middle(list(axis.values)) for axis in axes.values()]
+    """Every combination of the coarse values, those in the middle first."""
+    lists = [_from_the_middle(list(axis.values)) for axis in axes.values()]
     return _settings(name, axes, itertools.product(*lists))
 
 

@@ -78,8 +78,8 @@ def tune(
 ) -> Tuning:
     """Find the best setting for a log; what settings share is computed once.
 
-    Full-rank models of one l2 and dropout share an inverse and a pass of scores, spectral models a spectrum, students
-    their teacher. Models trained in epochs (wrmf, slim) are searched with Optuna: `pip install 'monogram[tune]'`; a
+    Full-rank models of one l2 and dropout share an inverse and a pass of scores, as do TwoSteps; spectral models share a
+    spectrum, students their teacher. Models trained in epochs (wrmf, slim) are searched with Optuna: `pip install 'monogram[tune]'`; a
     setting that falls behind the others in its first epochs is stopped, and has no value.
 
     Parameters
@@ -95,7 +95,7 @@ def tune(
         Optuna's own record lies beside it, with ".optuna" after its name.
     validation : how the validation part is cut from train: a function of the log, or a Split
         By default as the protocol does it (temporal, strong, leave_last, ratio811), else 10% of each user's events.
-        The item_power of Tempered is searched on one by time or of your own alone; another is a warning.
+        The item_power of Tempered and TwoStep is searched on one by time or of your own alone; another is a warning.
     seed : of the cuts, of Optuna's search, and of the bootstrap
     dtype, memory, threads : as for `fit`
     progress : receives a State before the first group of settings, and after each

@@ -14,7 +14,7 @@ from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.weights.common import Float, batches, joined, part
 from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
-from monogram.weights.twice import BATCH, Twice
+from monogram.weights.twice import BATCH, passed
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,28 +47,35 @@ class Mixtures:
         for start, stop in batches(histories.shape[0], BATCH):
             rows, rules = histories[start:stop], part(eligible, start, stop)
             with parallel.limited(threads):
-                first, second = self._steps(rows, threads)
-                common = rows.astype(self.basis.dtype) @ self.basis
+                steps, common = self._steps(rows, threads), self._common(rows, mixtures)
                 found = [
                     head
                     for one in mixtures
-                    for head in heads_by_scores(
-                        self._mixed(one, first, second, common), one.thetas, rules, k, threads=threads
-                    )
+                    for head in heads_by_scores(_mixed(one, *steps, common), one.thetas, rules, k, threads=threads)
                 ]
             for head, best in zip(parts, found, strict=True):
                 head.append(best)
         return [joined(head, k) for head in parts]
 
-    def _mixed(self, one: Mixture, first: Any, second: Any, common: Any) -> NDArray[Any]:
-        out = (1 - one.share) * first + one.share * second
-        if one.weight:
-            out += one.weight * (common[:, : one.rank] @ self.basis[:, : one.rank].T)
-        return np.asarray(out)
+    def _common(self, rows: Any, mixtures: Sequence[Mixture]) -> dict[int, NDArray[Any]]:
+        """The projections of histories, by rank."""
+        held: Any = rows.astype(self.basis.dtype) @ self.basis
+        ranks = {one.rank for one in mixtures if one.weight}
+        return {rank: held[:, :rank] @ self.basis[:, :rank].T for rank in ranks}
 
     def _steps(self, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """The scores of histories by B, and by B²."""
         if isinstance(self.first, Dense):
             one = rows.astype(self.first.matrix.dtype) @ self.first.matrix
             return one, one @ self.first.matrix
-        return Twice(self.first, 1.0, np.ones(rows.shape[1]))._steps(rows, threads)
+        one, through = passed(self.first, rows, threads)
+        scale = self.first.scale[:, None]
+        return np.ascontiguousarray(one.T), np.ascontiguousarray((one * (1 + scale) - scale * through).T)
+
+
+def _mixed(one: Mixture, first: NDArray[Any], second: NDArray[Any], common: dict[int, NDArray[Any]]) -> NDArray[Any]:
+    out = (1 - one.share) * first
+    out += one.share * second
+    if one.weight:
+        out += one.weight * common[one.rank]
+    return np.asarray(out)

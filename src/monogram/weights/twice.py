@@ -90,7 +90,9 @@ class Twice:
             rows = histories[start:stop]
             found = self.first.score(rows, every, threads)
             mixed = self._mixed(found, self._exact(found.T, threads).T)[:, items]
-            beside = (rows.astype(np.float64) @ self.basis) @ self.basis[items].T.astype(np.float64)
+            there = np.unique(rows.indices)
+            common = rows[:, there].astype(np.float64) @ self.basis[there].astype(np.float64)
+            beside = common @ self.basis[items].T.astype(np.float64)
             out[start:stop] = (mixed + beside) * self.factors[items]
         return out
 
@@ -132,7 +134,7 @@ class Twice:
 
     def _quick(self, rows: Any, threads: int) -> NDArray[Any]:
         """Scores of histories before the factors of the items, the second step in K⁻¹’s precision."""
-        first, through = self._passed(rows, threads)
+        first, through = passed(self.first, rows, threads)
         # (1 − s)·y + s·yB = y·(1 − s/(c·ℓ)) + (yΛ⁻¹X̃ᵀK⁻¹X̃)·s/(c·ℓ), and the scale is −1/(c·ℓ)
         second = (self.share * self.first.scale)[:, None]
         out = np.ascontiguousarray((first * (1 + second) - second * through).T)
@@ -143,26 +145,21 @@ class Twice:
                 out += (common @ self.basis.T)[: len(out)]
         return out
 
-    def _steps(self, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The scores of histories by B, and by B², as `_quick` has them."""
-        first, through = self._passed(rows, threads)
-        scale = self.first.scale[:, None]
-        return np.ascontiguousarray(first.T), np.ascontiguousarray((first * (1 + scale) - scale * through).T)
 
-    def _passed(self, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Of histories y = hB, and yΛ⁻¹X̃ᵀK⁻¹X̃; a history a column."""
-        held, size = self.first, rows.shape[0]
-        coefficients, own = held._solved(rows, held._known(rows), threads)
-        first = multiply(held.by_item, coefficients.T.astype(np.float64), threads)
-        first *= held.scale[:, None]
-        first[rows.indices, np.repeat(np.arange(size), np.diff(rows.indptr))] += own
-        block = np.zeros((len(first), _padded(size)), held.inverse.dtype)
-        block[:, :size] = first / held.penalties[:, None]
-        spread = multiply(held.training, block, threads)
-        spread *= held.roots.astype(spread.dtype)[:, None]
-        with parallel.limited(threads):
-            solved = held.inverse @ spread
-        return first, multiply(held.by_item, np.ascontiguousarray(solved[:, :size]), threads)
+def passed(held: Dual, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Of histories y = hB, and yΛ⁻¹X̃ᵀK⁻¹X̃, of which yB is made; a history a column."""
+    size = rows.shape[0]
+    coefficients, own = held._solved(rows, held._known(rows), threads)
+    first = multiply(held.by_item, coefficients.T.astype(np.float64), threads)
+    first *= held.scale[:, None]
+    first[rows.indices, np.repeat(np.arange(size), np.diff(rows.indptr))] += own
+    block = np.zeros((len(first), _padded(size)), held.inverse.dtype)
+    block[:, :size] = first / held.penalties[:, None]
+    spread = multiply(held.training, block, threads)
+    spread *= held.roots.astype(spread.dtype)[:, None]
+    with parallel.limited(threads):
+        solved = held.inverse @ spread
+    return first, multiply(held.by_item, np.ascontiguousarray(solved[:, :size]), threads)
 
 
 def _padded(size: int) -> int:
