@@ -139,8 +139,8 @@ def examined(data: Set, cache: Cache) -> dict[str, Any]:
     value = {one: float(found[:, CHOOSING].mean()) for one, found in tried(part, grid(data)).items()}
     pairs = [(start, max(value, key=lambda one: value[one]))]
     if data.by_time:
-        moved = [_with_power(part, one, value) for one in pairs[0]]
-        pairs.append((moved[0], moved[1]))
+        moved = {one: _with_power(part, one, value) for one in dict.fromkeys(pairs[0])}
+        pairs.append((moved[pairs[0][0]], moved[pairs[0][1]]))
     del part  # its memory
     print(f"{data.name}, test part", flush=True)
     part = Part(data.solver, data.test)
@@ -173,7 +173,10 @@ def _rows(pair: tuple[Choice, Choice], value: dict[Choice, float], found: dict[C
 def report(found: dict[str, dict[str, Any]], command: str) -> list[Block]:
     numbers = []
     for name, one in found.items():
-        for row in one["rows"]:
+        for above, row in zip([None, *one["rows"]], one["rows"], strict=False):
+            if above and row["setting"] == above["setting"]:
+                numbers.append([name, "no other: the same is the best on validation", *[""] * 5])
+                continue
             ends = [f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in row["test"]]
             apart = [f"{value:+.4f} [{low:+.4f}, {high:+.4f}]" for value, low, high in row.get("apart", [])]
             numbers.append([name, row["setting"], f"{row['validation']:.4f}", *ends, *(apart or ["", ""])])

@@ -78,9 +78,10 @@ def tune(
 ) -> Tuning:
     """Find the best setting for a log; what settings share is computed once.
 
-    Full-rank models of one l2 and dropout share an inverse and a pass of scores, as do TwoSteps; spectral models share a
-    spectrum, students their teacher. Models trained in epochs (wrmf, slim) are searched with Optuna: `pip install 'monogram[tune]'`; a
-    setting that falls behind the others in its first epochs is stopped, and has no value.
+    Full-rank models of one l2 and dropout share an inverse and a pass of scores, as do TwoSteps; spectral models share
+    a spectrum, students their teacher. Models trained in epochs (wrmf, slim) are searched with Optuna:
+    `pip install 'monogram[tune]'`; a setting that falls behind the others in its first epochs is stopped, and has no
+    value.
 
     Parameters
     ----------
