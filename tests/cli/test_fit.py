@@ -69,6 +69,13 @@ def test_without_a_square_array(program, log, tmp_path):
     assert mg.load(tmp_path / "free.mono").weights_.kind == "free"
 
 
+def test_what_a_fit_warns_of_is_a_line(program, log, tmp_path):
+    done = program("fit", log, "-o", tmp_path / "m.mono", "--model", "regularized_pca", "--l2", "1e9")
+    assert done.code == 0, done.err
+    assert "\nwarning: no direction passes the filter" in done.err
+    assert "MonogramWarning" not in done.err
+
+
 def test_with_its_gram(program, log, tmp_path):
     done = program("fit", log, "-o", tmp_path / "a.mono", "--model", "edlae", "--l2", 5, "--keep-gram", "--json")
     assert done.code == 0, done.err

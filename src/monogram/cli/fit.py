@@ -22,6 +22,7 @@ from monogram.cli.common import (
     not_over,
     read_log,
     talk,
+    telling,
 )
 from monogram.cli.flags import KeepGram, Solver, column_flags, make, model_flags, split_solver
 
@@ -62,7 +63,7 @@ def command(
         plan = made.plan(data, **how, cluster=held)
         talk(str(plan))
         with resumable(scratch if plan.chosen.disk else None):
-            with live(plan) as progress:
+            with live(plan) as progress, telling():
                 made.fit(data, **how, progress=progress, cluster=held)
             made.save(output)
     talk(str(made.report_))
