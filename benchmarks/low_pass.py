@@ -11,13 +11,11 @@ data set is kept in --cache.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from searching import CHOOSING, LARGE, METRICS, POWERS, RESAMPLES, SETS, Set
+from searching import CHOOSING, LARGE, METRICS, POWERS, RESAMPLES, SETS, Point, Set, command, options
 
 import monogram as mg
 from monogram.data.splits import Split
@@ -40,13 +38,9 @@ THREADS = 2
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A setting of TwoStep."""
+class Choice(Point):
+    """A setting of TwoStep with a low-pass part."""
 
-    user_power: float
-    l2: float
-    dropout: float
-    second: float
     low_pass: float = 0.0
     rank: int = 0
     item_power: float = 0.0
@@ -170,7 +164,7 @@ def _rows(pair: tuple[Choice, Choice], value: dict[Choice, float], found: dict[C
     return rows
 
 
-def report(found: dict[str, dict[str, Any]], command: str) -> list[Block]:
+def report(found: dict[str, dict[str, Any]], made_by: str) -> list[Block]:
     numbers = []
     for name, one in found.items():
         for above, row in zip([None, *one["rows"]], one["rows"], strict=False):
@@ -187,13 +181,13 @@ def report(found: dict[str, dict[str, Any]], command: str) -> list[Block]:
     ]  # fmt: skip
     return [
         Heading(1, f"A low-pass part beside two steps on {len(found)} data sets: the numbers"),
-        Text("Made with this command:"), Text(command, code=True),
+        Text("Made with this command:"), Text(made_by, code=True),
         Text(
             f"Of each pair of rows the first is TwoStep with the setting of the study; the second is the best by "
             f"{ndcg} on the validation part of: second from three tenths below the study's to a tenth above; low_pass "
             f"0, {', '.join(f'{one:g}' for one in WEIGHTS)}; rank {', '.join(map(str, RANKS))}; with at most {LARGE:,} "
-            "users or items l2 that of the study, half of it and twice of it. Only these rows were measured on the "
-            "test part. t is item_power: where both parts are cut by the order of each user's events it is chosen on "
+            "users or items l2 that of the study, half of it and twice of it. This run read the test part for these "
+            "rows alone. t is item_power: where both parts are cut by the order of each user's events it is chosen on "
             "validation, too, in a second pair."
         ),
         Grid("With 95% intervals over users", headers, numbers, frozenset({2})),
@@ -201,18 +195,9 @@ def report(found: dict[str, dict[str, Any]], command: str) -> list[Block]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
-    options.add_argument("-o", "--output", type=Path, required=True, help="the report: .md or .html")
-    options.add_argument("--cache", type=Path, help="where what was measured is kept")
-    options.add_argument("--sets", default=",".join(STUDY), help="names, with commas")
-    given = options.parse_args()
-    names = given.sets.split(",")
-    if unknown := set(names) - set(STUDY):
-        options.error(f"--sets: {', '.join(sorted(unknown))} is not among {', '.join(STUDY)}")
-    found = {name: examined(SETS[name](given.data / f"{name}.npz"), Cache(given.cache)) for name in names}
-    command = f"python benchmarks/low_pass.py --data DIR -o {given.output} --cache FOLDER --sets {given.sets}"
-    for path in writers.write(report(found, command), given.output):
+    given = options(__doc__, STUDY)
+    found = {name: examined(SETS[name](given.data / f"{name}.npz"), Cache(given.cache)) for name in given.sets}
+    for path in writers.write(report(found, command("low_pass.py", given)), given.output):
         print(path)
 
 

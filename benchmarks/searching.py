@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -143,6 +144,26 @@ class Point:
     def source(self) -> dict[str, float]:
         """What tells it from others in the cache."""
         return {name: value for name, value in vars(self).items() if name != "second" or value}
+
+
+def options(about: str | None, known: Iterable[str]) -> argparse.Namespace:
+    """What a script of the study is asked for; `sets` are names that are known."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the report: .md or .html")
+    parser.add_argument("--cache", type=Path, help="where what was measured is kept")
+    parser.add_argument("--sets", default=",".join(known), help="names, with commas")
+    given = parser.parse_args()
+    given.sets = given.sets.split(",")
+    if unknown := set(given.sets) - set(known):
+        parser.error(f"--sets: {', '.join(sorted(unknown))} is not among {', '.join(known)}")
+    return given
+
+
+def command(script: str, given: argparse.Namespace) -> str:
+    """How it was asked."""
+    names = ",".join(given.sets)
+    return f"python benchmarks/{script} --data DIR -o {given.output} --cache FOLDER --sets {names}"
 
 
 def against(by_user: Any, plain: Any) -> list[float]:

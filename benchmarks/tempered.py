@@ -11,13 +11,25 @@ stopped goes on.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from searching import ALPHAS, ASKED, CHOOSING, METRICS, POWERS, SAMPLE, SETS, Outcome, Point, against, examined
+from searching import (
+    ALPHAS,
+    ASKED,
+    CHOOSING,
+    METRICS,
+    POWERS,
+    SAMPLE,
+    SETS,
+    Outcome,
+    Point,
+    against,
+    command,
+    examined,
+    options,
+)  # fmt: skip
 
 import monogram as mg
 from monogram import plots
@@ -130,12 +142,12 @@ def pictures(one: Outcome) -> Iterator[Picture]:
         yield Picture(f"{name}-{axis}", f"Change of {METRICS[1]} of {name} against {axis}", plots.picture(figure))
 
 
-def report(outcomes: list[Outcome], command: str) -> list[Block]:
+def report(outcomes: list[Outcome], made_by: str) -> list[Block]:
     sampled = [one.study.data.name for one in outcomes if one.study.data.searched_on == "sample"]
     coarse = [one.study.data.name for one in outcomes if one.study.data.alphas != ALPHAS]
     blocks: list[Block] = [
         Heading(1, f"Tempered and TwoStep on {len(outcomes)} data sets: the numbers"),
-        Text("Made with this command:"), Text(command, code=True),
+        Text("Made with this command:"), Text(made_by, code=True),
         Text(
             "α is user_power: a user of |I| events weighs |I|^(−α). t is item_power: scores are multiplied by "
             "popularity to the power t. Settings are chosen by ndcg@20 on a validation part, one parameter at a time; "
@@ -171,18 +183,9 @@ def report(outcomes: list[Outcome], command: str) -> list[Block]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
-    options.add_argument("-o", "--output", type=Path, required=True, help="the report: .md or .html")
-    options.add_argument("--cache", type=Path, help="where what was measured is kept")
-    options.add_argument("--sets", default=",".join(SETS), help="names, with commas")
-    given = options.parse_args()
-    names = given.sets.split(",")
-    if unknown := set(names) - set(SETS):
-        options.error(f"--sets: {', '.join(sorted(unknown))} is not among {', '.join(SETS)}")
-    outcomes = [examined(SETS[name](given.data / f"{name}.npz"), Cache(given.cache)) for name in names]
-    command = f"python benchmarks/tempered.py --data DIR -o {given.output} --cache FOLDER --sets {given.sets}"
-    for path in writers.write(report(outcomes, command), given.output):
+    given = options(__doc__, SETS)
+    outcomes = [examined(SETS[name](given.data / f"{name}.npz"), Cache(given.cache)) for name in given.sets]
+    for path in writers.write(report(outcomes, command("tempered.py", given)), given.output):
         print(path)
 
 

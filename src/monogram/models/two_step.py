@@ -36,7 +36,8 @@ class TwoStep(Recommender):
     wants l2 and dropout well below those of one step.
 
     V are the first `rank` right singular vectors of the log whose entries are divided by the roots of their row's and
-    their column's sum: VVᵀ takes of a history what it has in common with many. It is off by default.
+    their column's sum, in its largest connected part: VVᵀ takes of a history what it has in common with many. It is
+    off by default.
 
     Each column is multiplied by max(users of the item, ½)^item_power.
     """

@@ -281,15 +281,13 @@ class Families:
         """Those for which there is memory; one whose rank is too high does not keep the others from being tried."""
         work, _, _ = self._room([model._step() for model in models])
         plans = [model._plan(self.size, work) for model in models]
-        if not any(one.chosen.bytes <= work.budget for one in plans):
+        able = [model for model, one in zip(models, plans, strict=True) if one.fits]
+        if not able:
             min(plans, key=lambda one: one.chosen.bytes).require()
-        for rank in sorted(
-            {model.rank for model, one in zip(models, plans, strict=True) if one.chosen.bytes > work.budget}
-        ):
-            warnings.warn(
-                f"low_pass with rank {rank} was not tried: there is no memory for it", MonogramWarning, stacklevel=2
-            )
-        return [model for model, one in zip(models, plans, strict=True) if one.chosen.bytes <= work.budget]
+        for rank in sorted({model.rank for model, one in zip(models, plans, strict=True) if not one.fits}):
+            words = f"low_pass with rank {rank} was not tried: there is no memory for it"
+            warnings.warn(words, MonogramWarning, stacklevel=2)
+        return able
 
     def _directions(self, rank: int) -> NDArray[Any]:
         """At least so many, or all there are."""
