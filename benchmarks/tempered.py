@@ -29,7 +29,7 @@ from searching import (
     command,
     examined,
     options,
-)  # fmt: skip
+)
 
 import monogram as mg
 from monogram import plots
