@@ -19,8 +19,9 @@ from monogram.cluster import opened
 from monogram.cluster.client import Run
 from monogram.cluster.cost import LINE, moved
 from monogram.cluster.gram import tile_side, tiles
-from monogram.engine import gram, parallel, plan
-from monogram.engine.memory import show
+from monogram.engine import gram, plan
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.memory import show
 
 SIZES = [  # users, items, events, workers, way
     (1_000_000, 20_000, 50_000_000, 4, "one_worker"),

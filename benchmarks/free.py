@@ -45,7 +45,7 @@ def generated(share, seed=0):
 
 def task_answers(share, histories=100, dropout=0.3):
     import monogram as mg
-    from monogram.engine import memory
+    from monogram.engine.runtime import memory
 
     log = generated(share)
     model = mg.DLAE(l2=100, dropout=dropout)

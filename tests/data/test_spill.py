@@ -295,7 +295,7 @@ PEAK = """
     import sys
     from monogram.data import gather, spill
     from monogram.data.readers import read
-    from monogram.engine.memory import Peak
+    from monogram.engine.runtime.memory import Peak
     read(sys.argv[2], "user", "item", "w", "t")
     gather.WHOLE, gather.BLOCK, spill._SHARD = int(sys.argv[3]), 2**22, 2**22
     with Peak() as peak:

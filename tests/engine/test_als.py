@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
-from monogram.engine import als, parallel
+from monogram.engine import als
+from monogram.engine.runtime import threads as parallel
 from monogram.errors import NumericalError
 
 L2, ALPHA = 0.05, 4.1

@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.engine import memory
 from monogram.engine.plan import Cost, guess, measure
 from monogram.engine.plan import plan as plan_of
+from monogram.engine.runtime import memory
 from monogram.errors import MemoryBudgetError, ParameterError
 
 LARGE = 10**15

@@ -418,7 +418,7 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_tiled import setting, np
-from monogram.engine import memory
+from monogram.engine.runtime import memory
 from monogram.engine.disk import disk
 matrix, penalties = setting({n})
 folder = Path({folder!r})

@@ -167,7 +167,7 @@ MEASURE = """
 import json, resource, sys
 import numpy as np, scipy.sparse as sp
 import monogram as mg
-from monogram.engine import memory
+from monogram.engine.runtime import memory
 def anonymous():
     text = open("/proc/self/status").read()
     return int(text.split("RssAnon:")[1].split()[0]) * 1024

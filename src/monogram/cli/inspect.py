@@ -31,7 +31,7 @@ def command(
 
 
 def _lines(path: str, size: int, header: dict[str, Any]) -> Lines:
-    from monogram.engine.memory import show
+    from monogram.engine.runtime.memory import show
 
     lines: Lines = [("file", path), ("size", show(size)), ("model", str(header.get("model", "unknown")))]
     lines += [(f"  {name}", str(value)) for name, value in _part(header, "parameters").items()]
@@ -46,7 +46,7 @@ def _lines(path: str, size: int, header: dict[str, Any]) -> Lines:
 
 
 def _report(report: dict[str, Any]) -> Lines:
-    from monogram.engine.memory import show
+    from monogram.engine.runtime.memory import show
 
     lines: Lines = [(name, str(report[name])) for name in ("solver", "dtype", "threads") if name in report]
     seconds = _part(report, "seconds")

@@ -11,8 +11,8 @@ from monogram.cluster.client import Cluster
 from monogram.cluster.gram import bundle_count, tile_side
 from monogram.cluster.parts import FAN
 from monogram.cluster.solve import free
-from monogram.engine.memory import show
 from monogram.engine.plan import WORKSPACE, Cost, Extra, Plan, Size, calibrate
+from monogram.engine.runtime.memory import show
 from monogram.errors import MemoryBudgetError
 
 LINE = 1e8  # bytes a second between two machines, where they were not measured: an ordinary network

@@ -16,7 +16,7 @@ from monogram.cluster import parts
 from monogram.cluster.client import Run
 from monogram.engine.gram import by_column
 from monogram.engine.inverse import Stage, silent
-from monogram.engine.native import kernel
+from monogram.engine.runtime.jit import kernel
 
 ROWS = 8  # of tiles, where they are not as large as they may be
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from monogram.cluster.client import Cluster, Run
 from monogram.cluster.gram import Key, spans, tile_side, tiles
-from monogram.engine import inverse, parallel
+from monogram.engine import inverse
 from monogram.engine.inverse import Stage, silent
+from monogram.engine.runtime import threads as parallel
 
 Float = NDArray[np.float64]
 SLAB = 64_000_000  # bytes of C that come at once

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
-from monogram.engine.native import fused
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import fused
 from monogram.engine.small import TILE, add_products, factor, substitute
 from monogram.errors import NumericalError
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.heap import worse
-from monogram.engine.native import kernel
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk import Best, Eligible, arrays, whole
 
 Float = NDArray[np.float64]

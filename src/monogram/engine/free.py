@@ -16,10 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.gram import squares
 from monogram.engine.inverse import probes
-from monogram.engine.native import kernel
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import kernel
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.heads import bounds
 from monogram.engine.heap import offer, sort
-from monogram.engine.native import kernel
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk import Best, Eligible, arrays, empty
 
 LANES = 8  # users gathered side by side: one cache line of float64

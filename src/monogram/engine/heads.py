@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.heap import offer, sort
-from monogram.engine.native import kernel
+from monogram.engine.runtime.jit import kernel
 
 Float = NDArray[np.float64]
 

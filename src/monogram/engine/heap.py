@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from monogram.engine.native import kernel
+from monogram.engine.runtime.jit import kernel
 
 
 @kernel

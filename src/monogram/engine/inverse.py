@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.cholesky import potrf, potri
 from monogram.engine.gram import gram, squares
-from monogram.engine.native import kernel
 from monogram.engine.operator import multiply
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import kernel
 
 Float = NDArray[np.float64]
 Stage = Callable[[str, float], None]  # stage name, flops (or columns) done since the last call

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.gram import by_column, squares
-from monogram.engine.native import kernel
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import kernel
 
 Float = NDArray[np.float64]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.gram import gram
-from monogram.engine.native import kernel
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import kernel
 
 Float = NDArray[np.float64]
 ROWS = 1024  # of a sparse matrix, taken by one thread

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from monogram.engine import free, parallel, probing
-from monogram.engine.memory import show
+from monogram.engine import free, probing
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.memory import show
 from monogram.engine.spectrum import SLAB, method, widths
 from monogram.engine.tiled import HELD, tile_size
 from monogram.engine.tiles import disk_bytes

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.gram import squares
 from monogram.engine.inverse import Stage, probes, silent
-from monogram.engine.native import kernel
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import kernel
 from monogram.engine.thin import from_columns
 from monogram.errors import MemoryBudgetError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from monogram.engine.native import fused
+from monogram.engine.runtime.jit import fused
 
 TILE = 4
 

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.memory import show
+from monogram.engine.runtime.memory import show
 from monogram.errors import MonogramWarning, StorageError
 
 FORMAT = 1

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import heads, parallel
+from monogram.engine import heads
 from monogram.engine.heads import select_heads
 from monogram.engine.heap import close, keep, select, sort, worse
-from monogram.engine.native import kernel
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import kernel
 from monogram.engine.scores import add_sparse_rows
 
 TILE = 4096  # columns: 32 kB of float64 sums

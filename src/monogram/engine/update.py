@@ -23,9 +23,9 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.inverse import dual_solve
-from monogram.engine.native import kernel
+from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime.jit import kernel
 from monogram.errors import NumericalError
 
 Float = NDArray[np.float64]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine import memory as memory_
-from monogram.engine import parallel
 from monogram.engine.inverse import silent
 from monogram.engine.plan import Cost, Plan, Size, guess, measure
+from monogram.engine.runtime import memory as memory_
+from monogram.engine.runtime import threads as parallel
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
 from monogram.models import clusters, parameters
 from monogram.models.explanation import Explanation

@@ -10,8 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import als, parallel
+from monogram.engine import als
 from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, calibrate, measure
+from monogram.engine.runtime import threads as parallel
 from monogram.errors import NumericalError
 from monogram.models.base import Recommender
 from monogram.models.parameters import param

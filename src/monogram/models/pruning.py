@@ -9,7 +9,8 @@ import numpy as np
 
 from monogram.data.interactions import Interactions
 from monogram.data.options import check_seed
-from monogram.engine import memory, thin
+from monogram.engine import thin
+from monogram.engine.runtime import memory
 from monogram.engine.topk import Eligible
 from monogram.errors import MemoryBudgetError, ParameterError
 from monogram.models.base import Recommender

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine import memory as memory_
-from monogram.engine import parallel, rg2, spectrum, weighting
+from monogram.engine import rg2, spectrum, weighting
 from monogram.engine.inverse import rooted
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
+from monogram.engine.runtime import memory as memory_
+from monogram.engine.runtime import threads as parallel
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
 from monogram.models.files import finite, log_from, log_tensors
 from monogram.models.work import Work, check_dtype, check_solver

@@ -18,9 +18,10 @@ from monogram import ranking
 from monogram.data import changes
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine import free, inverse, parallel, update
-from monogram.engine import memory as memory_
+from monogram.engine import free, inverse, update
 from monogram.engine.gram import squares
+from monogram.engine.runtime import memory as memory_
+from monogram.engine.runtime import threads as parallel
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
 from monogram.models import matrix_free
 from monogram.models.autoencoder import Again, Autoencoder, Kept, alike, factor, roots, used

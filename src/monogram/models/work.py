@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from monogram.engine import memory as memory_
 from monogram.engine.inverse import Stage, silent
+from monogram.engine.runtime import memory as memory_
 from monogram.errors import ParameterError
 from monogram.weights import Weights
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from monogram import plots
 from monogram._version import __version__
-from monogram.engine.memory import show
+from monogram.engine.runtime.memory import show
 from monogram.errors import MissingExtraError
 from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text, in_words
 from monogram.reproduce.cells import STAND_IN, Cell, agreement, gaps

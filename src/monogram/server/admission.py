@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from monogram.engine import memory
+from monogram.engine.runtime import memory
 from monogram.models.base import Recommender
 from monogram.server.events import Change
 from monogram.server.security import Refused

@@ -24,11 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.splits import Split
-from monogram.engine import memory as memory_
-from monogram.engine import parallel, path, weighting
+from monogram.engine import path, weighting
 from monogram.engine.gram import gram, squares
 from monogram.engine.plan import Cost, Size
 from monogram.engine.plan import measure as measure_size
+from monogram.engine.runtime import memory as memory_
+from monogram.engine.runtime import threads as parallel
 from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric

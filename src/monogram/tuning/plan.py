@@ -13,8 +13,8 @@ from typing import Any
 
 from monogram.engine import path
 from monogram.engine.gram import squares
-from monogram.engine.memory import show
 from monogram.engine.plan import Cost, duration
+from monogram.engine.runtime.memory import show
 from monogram.models.autoencoder import Autoencoder
 from monogram.models.spectral import Spectral
 from monogram.models.students import Student

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.gathering import heads_by_gathering
 from monogram.engine.inverse import dual_solve, exact_columns, rooted
+from monogram.engine.runtime import threads as parallel
 from monogram.engine.topk import Best, Eligible
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from monogram.engine import free, parallel
+from monogram.engine import free
 from monogram.engine.bounds import Terms, best_by_columns, rescored
 from monogram.engine.inverse import rooted
 from monogram.engine.probing import Diagonal, exact_diagonal
+from monogram.engine.runtime import threads as parallel
 from monogram.engine.topk import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine import parallel
 from monogram.engine.inverse import dual_solve
 from monogram.engine.operator import multiply
+from monogram.engine.runtime import threads as parallel
 from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell

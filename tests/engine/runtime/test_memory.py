@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from monogram.engine import memory
+from monogram.engine.runtime import memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc hands it back when asked")

@@ -1,0 +1,1 @@
+"""The machine: compilation, threads, memory."""
