@@ -159,7 +159,7 @@ def task_topk(solver):
 
 def task_large(n=46_500):
     """A = λI + UUᵀ of known inverse (Woodbury), filled in blocks, factorised and inverted in place."""
-    from monogram.engine.cholesky import potrf, potri
+    from monogram.engine.linalg.cholesky import potrf, potri
 
     rng = np.random.default_rng(0)
     low, ridge = rng.standard_normal((n, 64)).astype(np.float32), np.float32(n)

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from monogram.engine import disk as disk_
 from monogram.engine import inverse, tiled, tiles
 from monogram.engine.disk import disk
-from monogram.engine.strips import (
+from monogram.engine.linalg.triangular import (
     add_lower,
     clear_above,
     lower_times,

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monogram.engine.linalg.small_cholesky import TILE, add_products, factor, substitute
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import fused
-from monogram.engine.small import TILE, add_products, factor, substitute
 from monogram.errors import NumericalError
 
 Float = NDArray[np.float64]

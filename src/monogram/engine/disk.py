@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.inverse import Stage, silent
-from monogram.engine.strips import mirror_below
+from monogram.engine.linalg.triangular import mirror_below
 from monogram.engine.tiled import HELD, Solver, fingerprint, tile_size
 from monogram.engine.tiles import JOURNAL, LOCK, TILES, WEIGHTS, Tiles, put, told
 from monogram.errors import NumericalError, StorageError

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 
 from monogram.engine.inverse import Between, Stage, silent
-from monogram.engine.products import Factor, Float, dot, inner
+from monogram.engine.linalg.products import Factor, Float, dot, inner
 from monogram.engine.rg2 import Problem, Record, Solution, best_users, settled, started
 
 INNER = 30  # steps of conjugate gradients

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram import row_sums
 from monogram.engine.inverse import Between, Stage, silent
+from monogram.engine.linalg.products import SLAB, Factor, dot, inner, slabs
 from monogram.engine.operator import multiply
-from monogram.engine.products import SLAB, Factor, dot, inner, slabs
 from monogram.errors import NumericalError, ParameterError
 
 Float = NDArray[np.float64]

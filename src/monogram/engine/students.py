@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from monogram.engine import spectrum
 from monogram.engine.inverse import Known, Stage, silent
+from monogram.engine.linalg.products import inner
 from monogram.engine.operator import Operator
 from monogram.engine.plan import Extra, Size
-from monogram.engine.products import inner
 
 Float = NDArray[np.float64]
 SLAB = 64  # columns of a product that are made at once

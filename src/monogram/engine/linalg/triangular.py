@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.blas import gemm, trsm
+from monogram.engine.linalg.blas import gemm, trsm
 
 STRIP = 1024
 SOLVED = 512  # a small triangle is solved with at once: nothing is wasted on what is above its diagonal

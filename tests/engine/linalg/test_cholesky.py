@@ -8,8 +8,8 @@ import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine.blas import Blocks
-from monogram.engine.cholesky import potrf, potri
+from monogram.engine.linalg.blas import Blocks
+from monogram.engine.linalg.cholesky import potrf, potri
 from monogram.errors import NumericalError, ParameterError
 
 BOUND = {"float32": 2e-5, "float64": 1e-13}

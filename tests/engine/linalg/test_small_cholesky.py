@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monogram.engine.small import add_products, factor, substitute
+from monogram.engine.linalg.small_cholesky import add_products, factor, substitute
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

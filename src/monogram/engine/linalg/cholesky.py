@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from monogram.engine.blas import Blocks
+from monogram.engine.linalg.blas import Blocks
 
 # Measured at n = 10,000 on two cores: 5 to 8% slower than LAPACK; squares are smaller because half of each is wasted.
 LEAF = 1280
