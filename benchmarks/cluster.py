@@ -19,7 +19,8 @@ from monogram.cluster import opened
 from monogram.cluster.client import Run
 from monogram.cluster.cost import LINE, moved
 from monogram.cluster.gram import tile_side, tiles
-from monogram.engine import gram, plan
+from monogram.engine import plan
+from monogram.engine.gram import accumulate
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.memory import show
 
@@ -78,7 +79,7 @@ def measured(options):
     threads = parallel.count(None)
     out = np.empty((options.items, options.items), np.float32, order="F")
     mg.EASE(l2=100).fit(log.matrix[:200], solver="primal")  # compile
-    here = timed(lambda: gram.gram(log.matrix, out, threads=threads))
+    here = timed(lambda: accumulate.gram(log.matrix, out, threads=threads))
     fit_here = timed(lambda: mg.EASE(l2=100).fit(log, solver="primal"))
     print(f"here, {threads} threads: Gram {here:.2f} s, fit {fit_here:.2f} s\n", flush=True)
     found = []

@@ -19,7 +19,7 @@ from searching import CHOOSING, LARGE, METRICS, POWERS, RESAMPLES, SETS, Point, 
 
 import monogram as mg
 from monogram.data.splits import Split
-from monogram.engine import weighting
+from monogram.engine.gram import user_weights
 from monogram.evaluation import metrics, statistics
 from monogram.evaluation.protocol import measure
 from monogram.models.autoencoder import used
@@ -79,7 +79,7 @@ class Part:
         log, held = self.split.train, self._first(choices[0])
         counts = used(log.matrix)
         mixtures = [
-            Mixture(one.second, one.low_pass, one.rank, weighting.popularity(counts, one.item_power)[None])
+            Mixture(one.second, one.low_pass, one.rank, user_weights.popularity(counts, one.item_power)[None])
             for one in choices
         ]
         asked = tuple(metrics.parse(each) for each in METRICS)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import monogram as mg
 from monogram.data import changes
 from monogram.data.splits import Split
-from monogram.engine import weighting
+from monogram.engine.gram import user_weights
 from monogram.evaluation import metrics, statistics
 from monogram.evaluation.protocol import measure_heads
 from monogram.models.autoencoder import used
@@ -214,7 +214,7 @@ class Study:
         seconds = time.perf_counter() - start
         counts = used(split.train.matrix)
         asked = tuple(metrics.parse(one) for one in METRICS)
-        thetas = np.array([weighting.popularity(counts, power) for power in powers])
+        thetas = np.array([user_weights.popularity(counts, power) for power in powers])
         found = measure_heads(weights, thetas, split.train, split, asked, 2)
         values: list[Any] = [None] * len(POWERS)
         plain, _ = found[powers.index(0.0)]

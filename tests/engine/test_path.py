@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monogram.engine import path
-from monogram.engine.gram import gram
+from monogram.engine.gram.accumulate import gram
 from monogram.engine.plan import guess
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monogram.engine import spectrum
-from monogram.engine.operator import Operator, multiply
+from monogram.engine.gram.operators import Operator, multiply
 from monogram.errors import NumericalError
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monogram.engine import descent, inverse, students
-from monogram.engine.gram import squares
-from monogram.engine.operator import Operator
+from monogram.engine.gram.accumulate import squares
+from monogram.engine.gram.operators import Operator
 from monogram.engine.plan import guess
 
 L2, DROPOUT = 2.5, 0.4

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import monogram as mg
 from monogram import store
-from monogram.engine import weighting
+from monogram.engine.gram import user_weights as weighting
 from monogram.errors import ModelFileError, ParameterError
 from monogram.models import live, updates
 from monogram.models.autoencoder import Again

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from monogram.cluster import parts
 from monogram.cluster.client import Run
-from monogram.engine.gram import by_column
+from monogram.engine.gram.accumulate import by_column
 from monogram.engine.inverse import Stage, silent
 from monogram.engine.runtime.jit import kernel
 

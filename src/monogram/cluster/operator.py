@@ -11,8 +11,8 @@ from monogram.cluster import parts
 from monogram.cluster.client import Cluster, Run
 from monogram.cluster.gram import tile_side, tiles
 from monogram.cluster.solve import receive
+from monogram.engine.gram.operators import Operator, shifted
 from monogram.engine.inverse import silent
-from monogram.engine.operator import Operator, shifted
 
 Float = NDArray[np.float64]
 

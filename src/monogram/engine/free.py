@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.gram import squares
+from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import probes
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.gram import gram, squares
+from monogram.engine.gram.accumulate import gram, squares
+from monogram.engine.gram.operators import multiply
 from monogram.engine.linalg.cholesky import potrf, potri
-from monogram.engine.operator import multiply
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel
 

@@ -18,8 +18,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from monogram.engine.gram import gram
-from monogram.engine.operator import multiply
+from monogram.engine.gram.accumulate import gram
+from monogram.engine.gram.operators import multiply
 from monogram.engine.plan import WORKSPACE, Cost, Size, calibrate
 from monogram.engine.runtime import threads as parallel
 from monogram.errors import NumericalError

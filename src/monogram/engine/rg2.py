@@ -26,10 +26,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from monogram.engine.gram import row_sums
+from monogram.engine.gram.accumulate import row_sums
+from monogram.engine.gram.operators import multiply
 from monogram.engine.inverse import Between, Stage, silent
 from monogram.engine.linalg.products import SLAB, Factor, dot, inner, slabs
-from monogram.engine.operator import multiply
 from monogram.errors import NumericalError, ParameterError
 
 Float = NDArray[np.float64]

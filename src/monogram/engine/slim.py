@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.gram import squares
+from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import Stage, probes, silent
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel

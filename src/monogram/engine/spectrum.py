@@ -18,8 +18,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse import Stage, silent
-from monogram.engine.operator import Operator
 from monogram.errors import NumericalError
 
 Float = NDArray[np.float64]

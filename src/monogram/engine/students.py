@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine import spectrum
+from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse import Known, Stage, silent
 from monogram.engine.linalg.products import inner
-from monogram.engine.operator import Operator
 from monogram.engine.plan import Extra, Size
 
 Float = NDArray[np.float64]

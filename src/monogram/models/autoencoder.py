@@ -12,9 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import inverse, weighting
+from monogram.engine import inverse
 from monogram.engine.disk import Tiled, disk, free
-from monogram.engine.gram import squares
+from monogram.engine.gram import user_weights
+from monogram.engine.gram.accumulate import squares
 from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.models.base import Recommender
@@ -109,9 +110,9 @@ class Autoencoder(Recommender):
         return 0.0
 
     def _user_weights(self, matrix: Any, unit: float | None) -> Float | None:
-        """The weights of the users for a factor `unit` (see `engine.weighting`); None where all are 1."""
+        """The weights of the users for a factor `unit` (see `engine.gram.user_weights`); None where all are 1."""
         power = self._user_power()
-        return None if unit is None or power == 0 else weighting.user_weights(matrix, power, unit)
+        return None if unit is None or power == 0 else user_weights.user_weights(matrix, power, unit)
 
     def _scaled(self, matrix: Any, unit: float | None) -> Any:
         """The data whose Gram is S: X̃ = diag(√w)·X, or X itself where no user has a weight."""
@@ -121,7 +122,7 @@ class Autoencoder(Recommender):
         """X̃ of a log; where no factor of the weights was given, it is that of this log."""
         if work.data is None:
             if work.unit is None and self._user_power() != 0:
-                work.unit = weighting.unit(log.matrix, self._user_power())
+                work.unit = user_weights.unit(log.matrix, self._user_power())
             work.data = self._scaled(log.matrix, work.unit)
         return work.data
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
 from monogram.engine import thin
-from monogram.engine.neighbours import Cosines
+from monogram.engine.gram.cosine import Cosines
 from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, measure
 from monogram.models.base import Recommender
 from monogram.models.parameters import param

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import free, inverse, plan, probing, weighting
+from monogram.engine import free, inverse, plan, probing
 from monogram.engine.disk import Tiled
-from monogram.engine.gram import gram
+from monogram.engine.gram import user_weights
+from monogram.engine.gram.accumulate import gram
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models import matrix_free
@@ -334,7 +335,7 @@ class Tempered(FullRank):
         if self.b > 0:
             same = DEQL(l2=self.l2, dropout=self.dropout, b=self.b)
         theta, delta = same._head(c, penalties, d, counts)
-        popularity = weighting.popularity(counts, self.item_power)
+        popularity = user_weights.popularity(counts, self.item_power)
         return theta * popularity, delta * popularity
 
 

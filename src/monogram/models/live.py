@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from monogram.engine.gram import squares
+from monogram.engine.gram.accumulate import squares
 from monogram.errors import ParameterError, one_of
 from monogram.models import updates
 from monogram.models.autoencoder import used

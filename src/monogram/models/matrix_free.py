@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from monogram.data.interactions import Interactions
 from monogram.engine import free, probing
-from monogram.engine.gram import squares
+from monogram.engine.gram.accumulate import squares
 from monogram.models.autoencoder import alike, judge
 from monogram.models.work import Work
 from monogram.weights import Free

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
 from monogram.engine import inverse, slim
-from monogram.engine.gram import squares
+from monogram.engine.gram.accumulate import squares
 from monogram.engine.plan import Extra, Plan, Size, measure, plan
 from monogram.engine.thin import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine import rg2
+from monogram.engine.gram.operators import Operator
 from monogram.engine.newton import newton_cg
-from monogram.engine.operator import Operator
 from monogram.engine.plan import Plan, Size, alternating, measure
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum

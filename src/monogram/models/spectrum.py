@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine import rg2, spectrum, weighting
+from monogram.engine import rg2, spectrum
+from monogram.engine.gram import user_weights
+from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse import rooted
-from monogram.engine.operator import Operator
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import threads as parallel
@@ -271,10 +272,10 @@ def _weighted(matrix: Any, target: str, power: float) -> tuple[Any, tuple[Float,
     """What is decomposed: the rows with their users' weights, less a rank-one part where the target has one."""
     if target == "rg2":
         factor, shift = rg2.scaled_target(matrix)
-        return rooted(matrix, weighting.user_weights(matrix, power, factor)), shift
+        return rooted(matrix, user_weights.user_weights(matrix, power, factor)), shift
     if power == 0:
         return matrix, None
-    return rooted(matrix, weighting.user_weights(matrix, power, weighting.unit(matrix, power))), None
+    return rooted(matrix, user_weights.user_weights(matrix, power, user_weights.unit(matrix, power))), None
 
 
 def _operator(matrix: Any, shift: tuple[Float, Float] | None, work: Work) -> Operator:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine import descent, students
-from monogram.engine.operator import Operator
+from monogram.engine.gram.operators import Operator
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models.autoencoder import Autoencoder, Inverted, Solved, tiny

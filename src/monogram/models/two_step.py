@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import spectrum, weighting
+from monogram.engine import spectrum
+from monogram.engine.gram import user_weights
+from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse import probes
-from monogram.engine.operator import Operator
 from monogram.engine.plan import Cost, Extra, Plan, Size, measure, spectral
 from monogram.errors import MonogramWarning
 from monogram.models.autoencoder import exact_enough, judge
@@ -71,7 +72,7 @@ class TwoStep(Recommender):
             basis = math.sqrt(self.low_pass) * directions(log, step.rank, work)
             _warn_of_all(basis, log)
         solved = step._solve(log, work)
-        popularity = weighting.popularity(solved.counts, self.item_power)
+        popularity = user_weights.popularity(solved.counts, self.item_power)
         weights = shared_weights(solved, log, work.threads)
         if isinstance(weights, Dense):
             return Dense(_product(weights.matrix, self.second, popularity, basis))
@@ -113,7 +114,7 @@ def _cost(size: Size, rank: int, work: Work) -> Cost:
 
 def directions(log: Interactions, rank: int, work: Work) -> NDArray[np.floating]:
     """Leading right singular vectors of the balanced log, one a column; 0 outside its largest connected part."""
-    balanced = weighting.balanced(weighting.largest_part(log.matrix))
+    balanced = user_weights.balanced(user_weights.largest_part(log.matrix))
     data = Operator(balanced.astype(work.dtype), None, work.threads)
     side = "users" if log.n_users < log.n_items else "items"
     vectors = spectrum.of_data(data, rank, side=side, dtype=work.dtype, stage=work.tick).vectors

@@ -19,7 +19,7 @@ from monogram.data import changes
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine import free, inverse, update
-from monogram.engine.gram import squares
+from monogram.engine.gram.accumulate import squares
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import threads as parallel
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError

@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.splits import Split
-from monogram.engine import path, weighting
-from monogram.engine.gram import gram, squares
+from monogram.engine import path
+from monogram.engine.gram import user_weights
+from monogram.engine.gram.accumulate import gram, squares
 from monogram.engine.plan import Cost, Size
 from monogram.engine.plan import measure as measure_size
 from monogram.engine.runtime import memory as memory_
@@ -268,7 +269,7 @@ class Families:
         for model, rank in zip(able, ranks, strict=True):
             alike.setdefault((model.second, model.low_pass, rank), []).append(model)
         mixtures = [
-            Mixture(*key, np.array([weighting.popularity(solved.counts, one.item_power) for one in group]))
+            Mixture(*key, np.array([user_weights.popularity(solved.counts, one.item_power) for one in group]))
             for key, group in alike.items()
         ]
         held = Mixtures(shared_weights(solved, self.log, self.threads), basis)

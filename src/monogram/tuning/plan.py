@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from monogram.engine import path
-from monogram.engine.gram import squares
+from monogram.engine.gram.accumulate import squares
 from monogram.engine.plan import Cost, duration
 from monogram.engine.runtime.memory import show
 from monogram.models.autoencoder import Autoencoder

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.gram import squares
+from monogram.engine.gram.accumulate import squares
 from monogram.errors import ParameterError
 from monogram.models.registry import model_class
 from monogram.tuning.settings import Setting

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.gram import row_sums
+from monogram.engine.gram.accumulate import row_sums
 from monogram.engine.scores import sum_rows
 from monogram.engine.topk import Best, Eligible, best_by_products
 from monogram.errors import ModelFileError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.gram import gram
+from monogram.engine.gram.accumulate import gram
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel
 

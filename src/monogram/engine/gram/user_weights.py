@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from monogram.engine.gram import row_sums
+from monogram.engine.gram.accumulate import row_sums
 
 Float = NDArray[np.float64]
 

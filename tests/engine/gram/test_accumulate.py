@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine.gram import by_column, gram, squares
+from monogram.engine.gram.accumulate import by_column, gram, squares
 
 
 def random_matrix(seed: int, rows: int = 40, columns: int = 30) -> sp.csr_array:

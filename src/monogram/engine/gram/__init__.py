@@ -1,0 +1,1 @@
+"""The Gram matrix, its weights, and products with the sparse data."""
