@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import monogram as mg
-from monogram.engine import disk
+from monogram.engine.inverse import disk
 from monogram.models.work import Work
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine import descent, inverse, students
+from monogram.engine import descent, students
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.gram.operators import Operator
+from monogram.engine.inverse import dense as inverse
 from monogram.engine.plan import guess
 
 L2, DROPOUT = 2.5, 0.4

@@ -14,8 +14,8 @@ import pytest
 
 import monogram as mg
 from monogram import store
-from monogram.engine import disk as disk_
-from monogram.engine import tiles
+from monogram.engine.inverse import disk as disk_
+from monogram.engine.inverse import tile_store
 from monogram.errors import MemoryBudgetError, NumericalError, ParameterError, StorageError
 
 MODELS = [mg.EASE(l2=3), mg.DLAE(l2=3, dropout=0.2), mg.EDLAE(l2=3, dropout=0.2), mg.DEQL(l2=3, dropout=0.2, b=0.7)]
@@ -66,9 +66,9 @@ def test_a_model_that_could_not_be_saved_is_found_again(eights, world, tmp_path,
     (folder,) = tmp_path.iterdir()
     del model
     gc.collect()
-    before = (folder / tiles.JOURNAL).read_bytes()
+    before = (folder / tile_store.JOURNAL).read_bytes()
     again = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
-    assert (folder / tiles.JOURNAL).read_bytes() == before, "nothing was done anew"
+    assert (folder / tile_store.JOURNAL).read_bytes() == before, "nothing was done anew"
     np.testing.assert_array_equal(again.item_weights(), weights)
     again.save(tmp_path / "a.mono")
     del again
@@ -84,9 +84,9 @@ def test_stopped_in_the_middle_it_goes_on(eights, world, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path, progress=stop)
     (folder,) = tmp_path.iterdir()
-    before = (folder / tiles.JOURNAL).read_bytes()
+    before = (folder / tile_store.JOURNAL).read_bytes()
     model = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
-    assert (folder / tiles.JOURNAL).read_bytes().startswith(before)
+    assert (folder / tile_store.JOURNAL).read_bytes().startswith(before)
     (tmp_path / "other").mkdir()
     straight = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path / "other")
     np.testing.assert_array_equal(model.item_weights(), straight.item_weights())
@@ -135,7 +135,7 @@ def test_a_disk_without_room_is_refused(tmp_path, monkeypatch):
 def test_what_a_stopped_fit_holds_is_room_for_it(tmp_path):
     bare = disk_.free(tmp_path)
     (tmp_path / "monogram-0").mkdir()
-    with (tmp_path / "monogram-0" / tiles.TILES).open("wb") as file:
+    with (tmp_path / "monogram-0" / tile_store.TILES).open("wb") as file:
         file.truncate(10**12)  # a hole: it takes nothing
     assert disk_.free(tmp_path) > bare + 10**11
     with pytest.raises(StorageError, match="name another folder"):
@@ -216,7 +216,7 @@ def test_damaged_tiles_are_not_gone_on_from_for_ever(eights, world, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path, progress=stop)
-    (file,) = tmp_path.glob(f"*/{tiles.TILES}")
+    (file,) = tmp_path.glob(f"*/{tile_store.TILES}")
     file.write_bytes(np.full(file.stat().st_size // 4, np.nan, np.float32).tobytes())
     with pytest.raises(NumericalError, match="fit again"):
         mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)

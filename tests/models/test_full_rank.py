@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monogram as mg
-from monogram.engine import inverse
+from monogram.engine.inverse import dense as inverse
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 
 AUTOENCODERS = [

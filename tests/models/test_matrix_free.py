@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monogram as mg
-from monogram.engine import probing
+from monogram.engine.inverse import probing
 from monogram.errors import MemoryBudgetError, ModelFileError, MonogramWarning, ParameterError
 from monogram.testing import check_recommender
 from monogram.weights import Free, from_tensors

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.engine import inverse
+from monogram.engine.inverse import dense
 from monogram.engine.plan import measure
 from monogram.evaluation.metrics import parse
 from monogram.models.registry import MODELS

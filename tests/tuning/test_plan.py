@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import monogram as mg
-from monogram.engine import inverse, path
+from monogram.engine.inverse import dense, ridge_path
 from monogram.evaluation import protocol as protocol_
 from monogram.evaluation.metrics import parse
 from monogram.models.base import Recommender
@@ -45,7 +45,7 @@ def made(monkeypatch):
 
     for name in ("primal", "dual"):
         monkeypatch.setattr(inverse, name, counted("inverses", getattr(inverse, name)))
-    monkeypatch.setattr(path, "decompose", counted("paths", path.decompose))
+    monkeypatch.setattr(path, "decompose", counted("paths", ridge_path.decompose))
     real = Recommender.fit
 
     def fit(self, source, **more):

@@ -12,7 +12,7 @@ from monogram.cluster.client import Cluster, Run
 from monogram.cluster.gram import tile_side, tiles
 from monogram.cluster.solve import receive
 from monogram.engine.gram.operators import Operator, shifted
-from monogram.engine.inverse import silent
+from monogram.engine.inverse.dense import silent
 
 Float = NDArray[np.float64]
 

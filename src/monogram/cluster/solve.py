@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from monogram.cluster.client import Cluster, Run
 from monogram.cluster.gram import Key, spans, tile_side, tiles
-from monogram.engine import inverse
-from monogram.engine.inverse import Stage, silent
+from monogram.engine.inverse import dense
+from monogram.engine.inverse.dense import Stage, silent
 from monogram.engine.runtime import threads as parallel
 
 Float = NDArray[np.float64]
@@ -32,7 +32,7 @@ def primal(
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
-) -> inverse.Primal:
+) -> dense.Primal:
     """The inverse of an m × n log, computed on the cluster and held here.
 
     Parameters
@@ -50,7 +50,7 @@ def primal(
     out = np.empty((n, n), dtype, order="F")
     solve = _on_one_worker if way == "one_worker" else _by_tiles
     solve(run, held, penalties, out, side, stage)
-    return inverse.Primal(out, threads)
+    return dense.Primal(out, threads)
 
 
 def receive(run: Run, held: dict[Key, Any], out: NDArray[Any], side: int, stage: Stage) -> None:
@@ -104,7 +104,7 @@ def invert(keys: list[Key], held: list[NDArray[Any]], penalties: Float, side: in
     for (i, j), tile in zip(keys, held, strict=True):
         out[i * side : (i + 1) * side, j * side : (j + 1) * side] = tile
     with parallel.limited(get_worker().state.nthreads):
-        inverse.invert(out, penalties)
+        dense.invert(out, penalties)
     return out
 
 

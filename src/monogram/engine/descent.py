@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse import Between, Stage, conjugate_gradients, silent
+from monogram.engine.inverse.dense import Between, Stage, conjugate_gradients, silent
 from monogram.engine.students import Problem, objective, rows
 
 Float = NDArray[np.float64]

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 import scipy.linalg
 
-from monogram.engine.inverse import Between, Stage, silent
+from monogram.engine.inverse.dense import Between, Stage, silent
 from monogram.engine.linalg.products import Factor, Float, dot, inner
 from monogram.engine.rg2 import Problem, Record, Solution, best_users, settled, started
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from monogram.engine import free, probing
+from monogram.engine.inverse import matrix_free as free
+from monogram.engine.inverse import probing
+from monogram.engine.inverse.tile_store import disk_bytes
+from monogram.engine.inverse.tiled_cholesky import HELD, tile_size
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.memory import show
 from monogram.engine.spectrum import SLAB, method, widths
-from monogram.engine.tiled import HELD, tile_size
-from monogram.engine.tiles import disk_bytes
 from monogram.errors import MemoryBudgetError, ParameterError, StorageError
 
 # Dual weights answer a new user with m² work where primal ones add a few rows, so the dual must be clearly cheaper.
@@ -250,7 +251,7 @@ def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any
 
 
 def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The price of `engine.free`: no square array; the fit tests it and may estimate the diagonal; answers are dear."""
+    """The price of `engine.inverse.matrix_free`: no square array; the fit tests it and may estimate the diagonal; answers are dear."""
     name, threads = np.dtype(dtype).name, parallel.count(threads)
     columns, width = probing.fitted(size.items, diagonal), free.width(size.users, size.items, name)
     blocks = min(columns, width) * free.column_bytes(size.users, size.items, name)
@@ -269,7 +270,7 @@ def beside_tiles(size: Size, threads: int) -> int:
 
 
 def on_disk(size: Size, budget: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The price of `engine.disk`: tiles as large as the budget allows.
+    """The price of `engine.inverse.disk`: tiles as large as the budget allows.
 
     Each of its stages reads a row of tiles for each tile it writes.
     """

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import row_sums
 from monogram.engine.gram.operators import multiply
-from monogram.engine.inverse import Between, Stage, silent
+from monogram.engine.inverse.dense import Between, Stage, silent
 from monogram.engine.linalg.products import SLAB, Factor, dot, inner, slabs
 from monogram.errors import NumericalError, ParameterError
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import Stage, probes, silent
+from monogram.engine.inverse.dense import Stage, probes, silent
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.thin import from_columns

@@ -19,7 +19,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse import Stage, silent
+from monogram.engine.inverse.dense import Stage, silent
 from monogram.errors import NumericalError
 
 Float = NDArray[np.float64]

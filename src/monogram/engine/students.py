@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from monogram.engine import spectrum
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse import Known, Stage, silent
+from monogram.engine.inverse.dense import Known, Stage, silent
 from monogram.engine.linalg.products import inner
 from monogram.engine.plan import Extra, Size
 

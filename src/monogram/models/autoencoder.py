@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import inverse
-from monogram.engine.disk import Tiled, disk, free
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.accumulate import squares
+from monogram.engine.inverse import dense
+from monogram.engine.inverse.disk import Tiled, disk, free
 from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.models.base import Recommender
@@ -34,7 +34,7 @@ class Solved:
     `weights` are those of the users; None where all are 1.
     """
 
-    inverse: inverse.Inverse | Tiled
+    inverse: dense.Inverse | Tiled
     penalties: Float
     d: Float
     counts: Float
@@ -116,7 +116,7 @@ class Autoencoder(Recommender):
 
     def _scaled(self, matrix: Any, unit: float | None) -> Any:
         """The data whose Gram is S: X̃ = diag(√w)·X, or X itself where no user has a weight."""
-        return inverse.rooted(matrix, self._user_weights(matrix, unit))
+        return dense.rooted(matrix, self._user_weights(matrix, unit))
 
     def _data(self, log: Interactions, work: Work) -> Any:
         """X̃ of a log; where no factor of the weights was given, it is that of this log."""
@@ -146,10 +146,10 @@ class Autoencoder(Recommender):
 
     def _warm(self, work: Work) -> None:
         data = self._tiny()
-        for solve in (inverse.primal, inverse.dual):
+        for solve in (dense.primal, dense.dual):
             solved = solve(data, np.ones(2), dtype=work.dtype)
-            inverse.certificate(data, np.ones(2), solved)
-            if isinstance(solved, inverse.Primal):
+            dense.certificate(data, np.ones(2), solved)
+            if isinstance(solved, dense.Primal):
                 solved.into_weights(np.ones(2), np.ones(2), 1)
 
     def _plan(self, size: Size, work: Work) -> Plan:
@@ -187,7 +187,7 @@ class Autoencoder(Recommender):
         )
 
     def _inverted(self, log: Interactions, work: Work, known: NDArray[Any] | None = None) -> Solved:
-        """Plan and invert; `known` is the Gram, where it is there already (see `inverse.primal`)."""
+        """Plan and invert; `known` is the Gram, where it is there already (see `dense.primal`)."""
         size = measure(log.matrix)
         chosen = self._planned(size, work).require().chosen
         work.tick("plan")
@@ -208,14 +208,14 @@ class Autoencoder(Recommender):
             room = work.budget - beside_tiles(size, work.threads) - self._copied(size.events)
             return Solved(disk(data, penalties, folder=work.scratch, room=room, **how), *rest)
         if chosen.solver == "primal":
-            return Solved(inverse.primal(data, penalties, known=known, **how), *rest)
-        return Solved(inverse.dual(data, penalties, **how), *rest)
+            return Solved(dense.primal(data, penalties, known=known, **how), *rest)
+        return Solved(dense.dual(data, penalties, **how), *rest)
 
     def _solve(self, log: Interactions, work: Work) -> Solved:
         """Plan, invert, and judge the inverse."""
         solved = self._inverted(log, work, work.gram)
         work.tick("diagonal")
-        work.residual, work.error = inverse.certificate(work.data, solved.penalties, solved.inverse)
+        work.residual, work.error = dense.certificate(work.data, solved.penalties, solved.inverse)
         work.tick("residual")
         try:
             judge(work)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine.inverse import silent
+from monogram.engine.inverse.dense import silent
 from monogram.engine.plan import Cost, Plan, Size, guess, measure
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import threads as parallel

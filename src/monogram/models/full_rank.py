@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import free, inverse, plan, probing
-from monogram.engine.disk import Tiled
+from monogram.engine import plan
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.accumulate import gram
+from monogram.engine.inverse import dense, probing
+from monogram.engine.inverse import matrix_free as free
+from monogram.engine.inverse.disk import Tiled
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models import matrix_free
@@ -353,7 +355,7 @@ def _weights(solved: Solved, log: Interactions, theta: Float, delta: Float, thre
     c = found.diagonal
     if isinstance(found, Tiled):
         return Dense(found.into_weights(-theta / c, delta, threads), found.scratch)
-    if isinstance(found, inverse.Primal):
+    if isinstance(found, dense.Primal):
         return Dense(found.into_weights(-theta / c, delta, threads))
     scale = -theta / (c * penalties)
     return Dual(found.inverse, log.matrix, penalties, scale, theta + delta, roots(log, solved.weights))

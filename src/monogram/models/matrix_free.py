@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from monogram.data.interactions import Interactions
-from monogram.engine import free, probing
 from monogram.engine.gram.accumulate import squares
+from monogram.engine.inverse import matrix_free, probing
 from monogram.models.autoencoder import alike, judge
 from monogram.models.work import Work
 from monogram.weights import Free
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 def fit(model: FullRank, log: Interactions, work: Work, planned: int) -> Free:
     """The sparse data and c, estimated; the certificate is that of a few columns."""
     work.tick("plan")
-    work.used, work.planned = free.NAME, planned
+    work.used, work.planned = matrix_free.NAME, planned
     probing.warm(model._tiny(), work.dtype)
     work.tick("compile")
     data = model._data(log, work)
-    system = free.System(data, model._penalties(squares(data)), work.dtype)
+    system = matrix_free.System(data, model._penalties(squares(data)), work.dtype)
     work.tick("transpose")
-    tolerance, c = free.TOLERANCE[work.dtype], None
+    tolerance, c = matrix_free.TOLERANCE[work.dtype], None
     if model.diagonal:
         c = probing.diagonal(system, threads=work.threads, stage=work.tick)
         work.deviation = c.deviation
-    work.residual, work.error = free.certificate(system, tolerance=tolerance, threads=work.threads)
+    work.residual, work.error = matrix_free.certificate(system, tolerance=tolerance, threads=work.threads)
     work.tick("residual")
     judge(work)
     weights = model._user_weights(log.matrix, work.unit)
@@ -43,7 +43,7 @@ def another_head(model: FullRank, held: Free, work: Work) -> Free | None:
         work.unit = given.report_.unit  # of this fit too, where another penalty needs one
     else:
         same = False
-    if not same or work.solver not in ("auto", free.NAME) or (model.diagonal and held.diagonal is None):
+    if not same or work.solver not in ("auto", matrix_free.NAME) or (model.diagonal and held.diagonal is None):
         return None
     report, c = given.report_, held.diagonal if model.diagonal else None
     work.used, work.residual, work.error = "reused", report.residual, report.error

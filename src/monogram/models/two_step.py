@@ -14,7 +14,7 @@ from monogram.data.interactions import Interactions
 from monogram.engine import spectrum
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse import probes
+from monogram.engine.inverse.dense import probes
 from monogram.engine.plan import Cost, Extra, Plan, Size, measure, spectral
 from monogram.errors import MonogramWarning
 from monogram.models.autoencoder import exact_enough, judge

@@ -1,6 +1,6 @@
 """Full-rank models that change without a refit: users come and go, items join, parameters move.
 
-Everything is prepared and measured before anything is changed; see `engine.update` for the formulas.
+Everything is prepared and measured before anything is changed; see `engine.inverse.woodbury` for the formulas.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from monogram import ranking
 from monogram.data import changes
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine import free, inverse, update
 from monogram.engine.gram.accumulate import squares
+from monogram.engine.inverse import dense, woodbury
+from monogram.engine.inverse import matrix_free as free
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import threads as parallel
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
@@ -143,7 +144,7 @@ def check(model: Recommender) -> None:
 class _Ready:
     """A change that was prepared: the inverse as it will be, the penalties, and what makes the weights (in place?)."""
 
-    inverse: inverse.Readable
+    inverse: dense.Readable
     penalties: Float
     weights: Callable[[], Weights]
     bytes: int
@@ -171,7 +172,7 @@ def _change(model: Model, after: changes.Changed, how: How) -> Model:
         try:
             weights = ready.weights()
             if kept.gram is not None:
-                update.add_to_gram(kept.gram, *_rows(model, after))
+                woodbury.add_to_gram(kept.gram, *_rows(model, after))
             work.tick("weights")
             model._become(after.log, weights, report, kept=kept)
         except BaseException:
@@ -189,7 +190,7 @@ def _prepared(model: FullRank, after: changes.Changed, how: How, work: Work) -> 
     ready = prepare(model, after, data, _penalties(model, after.log, squares(data), how), work)
     work.tick("change")
     also = _touched(model, after)
-    found = inverse.certificate(data, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
+    found = dense.certificate(data, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
     work.tick("residual")
     at_fit = _at_fit(model, found[1], drift)
     _judge(model.report_, at_fit, *found, how)
@@ -220,11 +221,11 @@ def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
         return residual, drift
     kept, matrix = model._kept, _data(model, model.log_.matrix)
     if isinstance(model.weights_, Dense):
-        held: inverse.Readable = update.Held(model.weights_.matrix, kept.scale, kept.c)
+        held: dense.Readable = woodbury.Held(model.weights_.matrix, kept.scale, kept.c)
     else:
         assert isinstance(model.weights_, Dual)
-        held = inverse.Dual(model.weights_.inverse, matrix.T.tocsr(), kept.penalties, 1)
-    return inverse.certificate(matrix, kept.penalties, held, fine=drift, tolerance=TWO_DIGITS)
+        held = dense.Dual(model.weights_.inverse, matrix.T.tocsr(), kept.penalties, 1)
+    return dense.certificate(matrix, kept.penalties, held, fine=drift, tolerance=TWO_DIGITS)
 
 
 def _rows(model: FullRank, after: changes.Changed) -> tuple[Any, Any]:
@@ -257,9 +258,9 @@ def _penalties(model: FullRank, log: Interactions, d: Float, how: How) -> tuple[
 def _primal(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[Float, Float], work: Work) -> _Ready:
     d, counts = squares(data), used(data)
     array, n, c = model.weights_.matrix, after.log.n_items, model._kept.c  # type: ignore[attr-defined]
-    wanted = update.change(*_rows(model, after), penalties[1] - penalties[0])
+    wanted = woodbury.change(*_rows(model, after), penalties[1] - penalties[0])
     size = array.dtype.itemsize
-    taken = update.working_bytes(wanted.rank, n, array.dtype, work.threads) + model._copied(after.log.n_events)
+    taken = woodbury.working_bytes(wanted.rank, n, array.dtype, work.threads) + model._copied(after.log.n_events)
     _compare(wanted.rank, n, size)
     grows, copied = n > len(array), not array.flags.writeable
     gram = 0 if model._kept.gram is None or not (grows or copied) else 1
@@ -269,13 +270,13 @@ def _primal(model: FullRank, after: changes.Changed, data: Any, penalties: tuple
     scale = _usable(model, model._kept.scale)
     if grows:
         more = n - len(array)
-        array = update.grown(array, n)
+        array = woodbury.grown(array, n)
         c, scale = np.concatenate([c, 1 / penalties[0][-more:]]), np.concatenate([scale, np.ones(more)])
-    held = update.Held(array, scale, c)
-    correction = update.correction(held, wanted, np.where(d == 0, 1 / np.where(d == 0, penalties[1], 1.0), 0.0))
+    held = woodbury.Held(array, scale, c)
+    correction = woodbury.correction(held, wanted, np.where(d == 0, 1 / np.where(d == 0, penalties[1], 1.0), 0.0))
     theta, delta = model._head(correction.diagonal, penalties[1], d, counts)
     scale = _usable(model, factor(theta, correction.diagonal, array.dtype))
-    step = update.Pass(held, correction, scale)
+    step = woodbury.Pass(held, correction, scale)
 
     def weights() -> Weights:
         out = np.empty_like(array) if copied and not grows else array
@@ -293,17 +294,17 @@ def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[F
         raise ParameterError("the dual needs every penalty above 0")
     side = max(after.log.n_users, model.log_.n_users)
     rank = gone.shape[0] + come.shape[0] + int((penalties[0] != penalties[1]).sum())
-    taken = update.working_bytes(rank, side, held.inverse.dtype, work.threads)
+    taken = woodbury.working_bytes(rank, side, held.inverse.dtype, work.threads)
     _compare(rank, side, size)
     taken += after.log.n_users**2 * size + 28 * after.log.n_events + model._copied(after.log.n_events)
     _require(taken, work.budget, model)
     wide = _widened(_data(model, model.log_.matrix), after.log.n_items)
     whole = held.inverse
     if after.come or len(after.gone) or (penalties[0] != penalties[1]).any():
-        whole = update.dual(
+        whole = woodbury.dual(
             whole, wide, penalties[0], gone=after.gone, come=come, moved=penalties[1], threads=work.threads
         )
-    solved = inverse.Dual(whole, data.T.tocsr(), penalties[1], work.threads)
+    solved = dense.Dual(whole, data.T.tocsr(), penalties[1], work.threads)
     if not (solved.diagonal > 0).all():
         raise NumericalError("the change cannot be carried out in this precision: the diagonal of C left its range")
     theta, delta = model._head(solved.diagonal, penalties[1], squares(data), used(data))
@@ -321,7 +322,7 @@ def _gram(model: FullRank, after: changes.Changed) -> NDArray[Any] | None:
     gram: NDArray[Any] | None = model._kept.gram
     if gram is None or (len(gram) == after.log.n_items and gram.flags.writeable):
         return gram
-    return update.grown(gram, after.log.n_items)
+    return woodbury.grown(gram, after.log.n_items)
 
 
 def _usable(model: FullRank, scale: Float) -> Float:
@@ -337,7 +338,7 @@ def _usable(model: FullRank, scale: Float) -> Float:
 
 def _compare(rank: int, side: int, size: int) -> None:
     """Say so where a change takes more operations, or more memory, than a factorisation anew."""
-    if update.flops(rank, side) > float(side) ** 3 or rank * (24 + 2 * size) > size * side:
+    if woodbury.flops(rank, side) > float(side) ** 3 or rank * (24 + 2 * size) > size * side:
         raise _Dearer(f"a change of rank {rank:,} would have cost more")
 
 
@@ -454,4 +455,4 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
         raise MemoryBudgetError(
             f"a second array of weights needs {memory_.show(array.nbytes)}, but may use {memory_.show(work.budget)}"
         )
-    return Dense(update.rescaled(array, (-theta / kept.c) / _usable(given, kept.scale), delta, work.threads))
+    return Dense(woodbury.rescaled(array, (-theta / kept.c) / _usable(given, kept.scale), delta, work.threads))

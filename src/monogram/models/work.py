@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from monogram.engine.inverse import Stage, silent
+from monogram.engine.inverse.dense import Stage, silent
 from monogram.engine.runtime import memory as memory_
 from monogram.errors import ParameterError
 from monogram.weights import Weights

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.splits import Split
-from monogram.engine import path
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.accumulate import gram, squares
+from monogram.engine.inverse import ridge_path
 from monogram.engine.plan import Cost, Size
 from monogram.engine.plan import measure as measure_size
 from monogram.engine.runtime import memory as memory_
@@ -303,7 +303,7 @@ class Families:
         d, counts = squares(data), used(data)
         for model in models:
             by_l2.setdefault(model._rates()[0], []).append(model)
-        held = path.decompose(
+        held = ridge_path.decompose(
             data,
             models[0]._penalties(d) / models[0]._rates()[0],
             known=self._keep(models[0]),

@@ -1,7 +1,7 @@
 """What a round of a search does, before it is done: which settings share what, and what that costs.
 
 Full-rank models of several l2 whose ratio of dropout/(1 − dropout) to l2 is the same (as where there is no dropout) can
-be tried by one eigendecomposition in place of an inverse for each l2 (see `engine.path`). It is taken where it is
+be tried by one eigendecomposition in place of an inverse for each l2 (see `engine.inverse.ridge_path`). It is taken where it is
 cheaper, the memory holds it, and it ends within the time left.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from monogram.engine import path
 from monogram.engine.gram.accumulate import squares
+from monogram.engine.inverse import ridge_path
 from monogram.engine.plan import Cost, duration
 from monogram.engine.runtime.memory import show
 from monogram.models.autoencoder import Autoencoder
@@ -231,15 +231,15 @@ def _judged(families: Families, groups: list[Group], seconds: float) -> Candidat
     if found.path.flops >= found.inverses.flops:
         return found
     data = families.data(next(one for one in map(Setting.make, groups[0]) if isinstance(one, Autoencoder)))
-    lowest = path.lowest(data, 1 + found.ratio * squares(data), families.task.dtype)
+    lowest = ridge_path.lowest(data, 1 + found.ratio * squares(data), families.task.dtype)
     above = [group for group in groups if rates(group)[0][0] >= lowest]
     if 0 < len(above) < len(groups):
         found = _priced(families, above)
     room = families.work().budget - (0 if families.kept else families.square)
     if not above:
         return replace(found, note=", too coarse for so small an l2")
-    if families.size.items > path.LARGEST:
-        return replace(found, note=f", for at most {path.LARGEST:,} items")
+    if families.size.items > ridge_path.LARGEST:
+        return replace(found, note=f", for at most {ridge_path.LARGEST:,} items")
     if found.path.bytes > room:
         return replace(found, note=f", but {show(found.path.bytes)}")
     if found.path.seconds > seconds:
@@ -250,8 +250,8 @@ def _judged(families: Families, groups: list[Group], seconds: float) -> Candidat
 def _priced(families: Families, groups: list[Group]) -> Candidate:
     histories = families.task.split.histories.matrix
     how: dict[str, Any] = {"dtype": families.task.dtype, "threads": families.threads}
-    inverses = path.by_inverses(families.size, len(groups), histories.nnz, **how)
-    found = path.cost(families.size, len(groups), histories.shape[0], histories.nnz, **how)
+    inverses = ridge_path.by_inverses(families.size, len(groups), histories.nnz, **how)
+    found = ridge_path.cost(families.size, len(groups), histories.shape[0], histories.nnz, **how)
     ((l2, dropout),) = rates(groups[0])
     return Candidate(groups, dropout / (1 - dropout) / l2, inverses, found, taken=False)
 

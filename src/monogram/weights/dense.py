@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.disk import Scratch
+from monogram.engine.inverse.disk import Scratch
 from monogram.engine.scores import sum_rows
 from monogram.engine.topk import Best, Eligible, best_by_rows, heads_by_rows
 from monogram.weights.common import Float, Indices, Tensors, checked

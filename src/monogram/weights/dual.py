@@ -10,14 +10,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.gathering import heads_by_gathering
-from monogram.engine.inverse import dual_solve, exact_columns, rooted
+from monogram.engine.inverse.dense import dual_solve, exact_columns, rooted
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.topk import Best, Eligible
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell
 
 
 class Dual:
-    """W = B·diag(θ) + diag(δ) through K⁻¹ (see `engine.inverse`), without forming it.
+    """W = B·diag(θ) + diag(δ) through K⁻¹ (see `engine.inverse.dense`), without forming it.
 
     Any history is scored by hC = hΛ⁻¹ − ((hΛ⁻¹)X̃ᵀ)K⁻¹X̃Λ⁻¹, solved to float64. To rank, one that a training user has
     is scored by that user's row of K⁻¹, hC = K⁻¹_u·X̃Λ⁻¹/√w_u: the same to the rounding of K⁻¹, and much quicker. The

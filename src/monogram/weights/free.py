@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from monogram.engine import free
 from monogram.engine.bounds import Terms, best_by_columns, rescored
-from monogram.engine.inverse import rooted
-from monogram.engine.probing import Diagonal, exact_diagonal
+from monogram.engine.inverse import matrix_free
+from monogram.engine.inverse.dense import rooted
+from monogram.engine.inverse.probing import Diagonal, exact_diagonal
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.topk import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning
@@ -32,7 +32,7 @@ def plain(c: Float, *_: Float) -> tuple[Float, Float]:
 
 
 class Free:
-    """W = B·diag(θ) + diag(δ) by solving (S + Λ)z = h for each batch of histories (see `engine.free`).
+    """W = B·diag(θ) + diag(δ) by solving (S + Λ)z = h for each batch of histories (see `engine.inverse.matrix_free`).
 
     The score of item j is (θ_j + δ_j)·h_j − (θ_j/c_j)·z_j. Without a `diagonal` W = I − CΛ, whose scores need no c:
     h_j − ℓ_j·z_j. With one, c_j is known up to its standard error, and the k best are chosen thus: candidates are taken
@@ -62,9 +62,9 @@ class Free:
         diagonal: Diagonal | None = None,
         weights: Float | None = None,
         *,
-        system: free.System | None = None,
+        system: matrix_free.System | None = None,
     ) -> None:
-        self.system = free.System(rooted(training, weights), penalties, dtype) if system is None else system
+        self.system = matrix_free.System(rooted(training, weights), penalties, dtype) if system is None else system
         self.penalties, self.diagonal, self.weights = penalties, diagonal, weights
         self.counts = np.diff(self.system.by_item.indptr).astype(np.float64)
         self.tolerance = float(np.array(tolerance, dtype))  # as it is stored
@@ -120,7 +120,7 @@ class Free:
         c = self._known(items, threads)
         terms, own = self._terms(c, items), np.arange(len(items))
         out = np.empty((len(self.penalties), len(items)))
-        for rows, solved, start in self._solved(free.units(items, len(out)), self.tolerance, threads):
+        for rows, solved, start in self._solved(matrix_free.units(items, len(out)), self.tolerance, threads):
             out[:, start : start + rows.shape[0]] = solved.columns
         if c is not None:
             out[items, own] = c[items]
@@ -142,11 +142,13 @@ class Free:
             return own
         return own | {"diagonal": self.diagonal.values, "errors": self.diagonal.errors}
 
-    def _solved(self, histories: Any, tolerance: float, threads: int) -> Iterator[tuple[Any, free.Solution, int]]:
+    def _solved(
+        self, histories: Any, tolerance: float, threads: int
+    ) -> Iterator[tuple[Any, matrix_free.Solution, int]]:
         """Batches of histories, their solutions, and where each batch starts."""
         for start, stop in batches(histories.shape[0], self.system.width):
             rows = histories[start:stop]
-            found = free.solve(self.system, rows, tolerance=tolerance, threads=threads)
+            found = matrix_free.solve(self.system, rows, tolerance=tolerance, threads=threads)
             _tell(found.converged)
             yield rows, found, start
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import multiply
-from monogram.engine.inverse import dual_solve
+from monogram.engine.inverse.dense import dual_solve
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.topk import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError

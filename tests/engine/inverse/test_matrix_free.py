@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monogram.engine import free, probing
+from monogram.engine.inverse import matrix_free, probing
 
 
 def world(seed, users=90, items=40, share=0.15):
@@ -22,7 +22,7 @@ def pair(seed, dtype="float32", l2=3.0, rate=0.4, **size):
     matrix = world(seed, **size)
     dense = matrix.toarray().astype(np.float64)
     penalties = l2 + rate * (dense**2).sum(axis=0)
-    return free.System(matrix, penalties, dtype), dense.T @ dense + np.diag(penalties)
+    return matrix_free.System(matrix, penalties, dtype), dense.T @ dense + np.diag(penalties)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-7), ("float64", 1e-12), ("float32", 1e-11)])
@@ -30,7 +30,7 @@ def test_it_solves(dtype, tolerance):
     """Float32 blocks do not limit the solution: what is left is measured in float64 and solved for again."""
     system, whole = pair(0, dtype)
     histories = world(1, users=30)
-    found = free.solve(system, histories, tolerance=tolerance)
+    found = matrix_free.solve(system, histories, tolerance=tolerance)
     expected = np.linalg.solve(whole, histories.toarray().T.astype(np.float64))
     assert found.converged
     assert found.steps > 0
@@ -46,7 +46,7 @@ def test_it_solves(dtype, tolerance):
 def test_the_residual_told_is_the_true_one(seed, tolerance, dtype):
     system, whole = pair(seed, dtype)
     histories = world(seed + 1, users=12)
-    found = free.solve(system, histories, tolerance=tolerance)
+    found = matrix_free.solve(system, histories, tolerance=tolerance)
     right = histories.toarray().T.astype(np.float64)
     sizes = np.linalg.norm(right, axis=0)
     true = np.linalg.norm(right - whole @ found.columns, axis=0)
@@ -56,7 +56,7 @@ def test_the_residual_told_is_the_true_one(seed, tolerance, dtype):
 
 def test_what_cannot_be_reached_is_told():
     system, _ = pair(0)
-    found = free.solve(system, world(1, users=5), tolerance=1e-40)
+    found = matrix_free.solve(system, world(1, users=5), tolerance=1e-40)
     assert not found.converged
     assert (found.residuals < 1e-14).all()
 
@@ -64,38 +64,40 @@ def test_what_cannot_be_reached_is_told():
 def test_an_empty_history_is_zero_and_without_residual():
     system, _ = pair(0)
     histories = sp.csr_array(np.vstack([np.zeros((1, 40)), world(2, users=1).toarray()]).astype(np.float32))
-    found = free.solve(system, histories, tolerance=1e-7)
+    found = matrix_free.solve(system, histories, tolerance=1e-7)
     assert not found.columns[:, 0].any()
     assert found.residuals[0] == 0
-    assert free.solve(system, histories[:1], tolerance=1e-7).steps == 0
-    assert free.solve(system, histories[:0], tolerance=1e-7).columns.shape == (40, 0)
+    assert matrix_free.solve(system, histories[:1], tolerance=1e-7).steps == 0
+    assert matrix_free.solve(system, histories[:0], tolerance=1e-7).columns.shape == (40, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_history_has_the_same_bits_in_any_batch_and_with_any_threads(dtype):
     system, _ = pair(0, dtype, users=3000, items=2500, share=0.01)
     histories = world(3, users=20, items=2500, share=0.01)
-    together = free.solve(system, histories, tolerance=1e-7, threads=3)
+    together = matrix_free.solve(system, histories, tolerance=1e-7, threads=3)
     for user in range(0, 20, 7):
-        alone = free.solve(system, histories[[user]], tolerance=1e-7)
+        alone = matrix_free.solve(system, histories[[user]], tolerance=1e-7)
         np.testing.assert_array_equal(alone.columns[:, 0], together.columns[:, user])
         assert alone.residuals[0] == together.residuals[user]
-    twice = free.solve(system, histories[[4, 9, 4]], tolerance=1e-7, threads=2)
+    twice = matrix_free.solve(system, histories[[4, 9, 4]], tolerance=1e-7, threads=2)
     np.testing.assert_array_equal(twice.columns[:, 0], twice.columns[:, 2])
 
 
 def test_the_certificate_bounds_the_error_of_the_columns():
     system, whole = pair(5)
-    residual, error = free.certificate(system, tolerance=1e-4)
+    residual, error = matrix_free.certificate(system, tolerance=1e-4)
     inverse = np.linalg.inv(whole)
-    chosen = free.probes(system.d)
-    columns = free.solve(system, free.units(chosen, 40), tolerance=1e-4).columns
+    chosen = matrix_free.probes(system.d)
+    columns = matrix_free.solve(system, matrix_free.units(chosen, 40), tolerance=1e-4).columns
     own = chosen, np.arange(len(chosen))
     found, expected = columns / columns[own], inverse[:, chosen] / inverse[chosen, chosen]
     found[own] = expected[own] = 0
     assert 0 < residual < 1e-3
     assert np.abs(found - expected).max() / np.abs(expected).max() <= 1.1 * error
-    assert free.certificate(free.System(sp.csr_array((3, 4), dtype=np.float32), np.ones(4)), tolerance=0.1) == (0, 0)
+    assert matrix_free.certificate(
+        matrix_free.System(sp.csr_array((3, 4), dtype=np.float32), np.ones(4)), tolerance=0.1
+    ) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(6))

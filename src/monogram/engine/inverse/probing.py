@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine import free
-from monogram.engine.inverse import Stage, silent
+from monogram.engine.inverse import matrix_free
+from monogram.engine.inverse.dense import Stage, silent
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
@@ -45,7 +45,9 @@ class Diagonal:
         return float((self.errors / self.values).max(initial=0.0))
 
 
-def exact_diagonal(system: free.System, items: Indices, threads: int, stage: Stage = silent) -> tuple[Float, bool]:
+def exact_diagonal(
+    system: matrix_free.System, items: Indices, threads: int, stage: Stage = silent
+) -> tuple[Float, bool]:
     """c of some items by their columns of C, right to ERROR; whether all arrived.
 
     With r = e_j − (S + Λ)z, c_j = z_j + zᵀr + rᵀCr, and rᵀCr ≤ ‖r‖²/min ℓ: half the digits are enough for z.
@@ -55,7 +57,9 @@ def exact_diagonal(system: free.System, items: Indices, threads: int, stage: Sta
     for start in range(0, len(items), system.width):
         mine = np.asarray(items[start : start + system.width])
         tolerance = np.sqrt(error * least / system.diagonal[mine])
-        found = free.solve(system, free.units(mine, len(system.penalties)), tolerance=tolerance, threads=threads)
+        found = matrix_free.solve(
+            system, matrix_free.units(mine, len(system.penalties)), tolerance=tolerance, threads=threads
+        )
         out[start : start + len(mine)] = found.columns[mine, np.arange(len(mine))] + found.products
         arrived &= found.converged
         stage("diagonal", len(mine))
@@ -63,7 +67,7 @@ def exact_diagonal(system: free.System, items: Indices, threads: int, stage: Sta
 
 
 def diagonal(
-    system: free.System,
+    system: matrix_free.System,
     *,
     exact: int | None = None,
     number: int | None = None,
@@ -88,7 +92,7 @@ def diagonal(
 
 
 def _estimate(
-    system: free.System, items: Indices, number: int, seed: int, threads: int, stage: Stage
+    system: matrix_free.System, items: Indices, number: int, seed: int, threads: int, stage: Stage
 ) -> tuple[Float, Float]:
     """Means of v_j·(C(s∘v))_j/s_j over the probes less what the first order explains, and their standard errors."""
     rng = np.random.default_rng(seed)
@@ -99,9 +103,9 @@ def _estimate(
         signs = rng.integers(0, 2, (size, len(items)), dtype=np.int8) * 2 - 1
         places, pointers = np.tile(items, size), np.arange(size + 1) * len(items)
         right = sp.csr_array(((signs * scale).ravel(), places, pointers), shape=(size, len(system.penalties)))
-        found = free.solve(system, right, tolerance=COARSE, threads=threads).columns
-        for first in range(0, size, free.SLAB):
-            mine = slice(first, min(first + free.SLAB, size))
+        found = matrix_free.solve(system, right, tolerance=COARSE, threads=threads).columns
+        for first in range(0, size, matrix_free.SLAB):
+            mine = slice(first, min(first + matrix_free.SLAB, size))
             known = _off_products(system, items, signs[mine].T / scale[:, None], threads)
             sign = signs[mine].T / scale[:, None]
             seen.add(sign * found[items, mine], sign * known / system.diagonal[items][:, None])
@@ -110,7 +114,7 @@ def _estimate(
     return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors
 
 
-def _off_products(system: free.System, items: Indices, block: Float, threads: int) -> Float:
+def _off_products(system: matrix_free.System, items: Indices, block: Float, threads: int) -> Float:
     """(S − diag d)·block for a block that is zero beside some items, at these items."""
     whole = np.zeros((len(system.penalties), block.shape[1]))
     whole[items] = block
@@ -144,6 +148,6 @@ class _Moments:
 
 def warm(matrix: Any, dtype: str) -> None:
     """Compile what a fit will call, on data as small as can be."""
-    system = free.System(matrix, np.ones(matrix.shape[1]), dtype)
+    system = matrix_free.System(matrix, np.ones(matrix.shape[1]), dtype)
     _estimate(system, np.arange(matrix.shape[1]), 3, 0, 1, silent)
-    free.certificate(system, tolerance=0.1)
+    matrix_free.certificate(system, tolerance=0.1)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine import inverse
+from monogram.engine.inverse import dense as inverse
 
 
 def setting(seed: int, weighted: bool):

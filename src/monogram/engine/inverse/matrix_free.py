@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import probes
+from monogram.engine.inverse.dense import probes
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel
 

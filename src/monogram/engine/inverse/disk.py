@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse import Stage, silent
+from monogram.engine.inverse.dense import Stage, silent
+from monogram.engine.inverse.tile_store import JOURNAL, LOCK, TILES, WEIGHTS, Tiles, put, told
+from monogram.engine.inverse.tiled_cholesky import HELD, Solver, fingerprint, tile_size
 from monogram.engine.linalg.triangular import mirror_below
-from monogram.engine.tiled import HELD, Solver, fingerprint, tile_size
-from monogram.engine.tiles import JOURNAL, LOCK, TILES, WEIGHTS, Tiles, put, told
 from monogram.errors import NumericalError, StorageError
 
 Float = NDArray[np.float64]

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from monogram.engine import disk as disk_
-from monogram.engine import inverse, tiled, tiles
-from monogram.engine.disk import disk
+from monogram.engine.inverse import dense, tile_store, tiled_cholesky
+from monogram.engine.inverse import disk as disk_
+from monogram.engine.inverse.disk import disk
 from monogram.engine.linalg.triangular import (
     add_lower,
     clear_above,
@@ -38,7 +38,7 @@ def setting(n: int, seed: int = 0):
 
 
 def room(tile: int, dtype) -> int:
-    return tiled.HELD * tile * tile * np.dtype(dtype).itemsize
+    return tiled_cholesky.HELD * tile * tile * np.dtype(dtype).itemsize
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def small(monkeypatch):
     """Tiles of any side, as the room says."""
 
     def tile_size(n: int, budget: int, itemsize: int) -> int:
-        return max(1, int((budget / (tiled.HELD * itemsize)) ** 0.5))
+        return max(1, int((budget / (tiled_cholesky.HELD * itemsize)) ** 0.5))
 
     monkeypatch.setattr(disk_, "tile_size", tile_size)
 
@@ -66,13 +66,13 @@ def test_tiles_give_what_memory_gives(small, tmp_path, n, tile, dtype):
     ticks = []
     found = disk(matrix, penalties, folder=tmp_path, room=room(tile, dtype), dtype=dtype, threads=2,
                  stage=lambda stage, amount: ticks.append((stage, amount)))  # fmt: skip
-    expected = inverse.primal(matrix, penalties, dtype=dtype)
+    expected = dense.primal(matrix, penalties, dtype=dtype)
     bound = 1e-5 if dtype == np.float32 else 1e-13
     assert found.tiles.tile == tile
     assert found.dtype == dtype
     np.testing.assert_allclose(found.diagonal, expected.diagonal, rtol=bound)
     np.testing.assert_allclose(found.columns(np.arange(n)), expected.columns(np.arange(n)), atol=bound)
-    certified = inverse.certificate(matrix, penalties, found)
+    certified = dense.certificate(matrix, penalties, found)
     assert certified[0] < bound
     scale, diagonal = np.linspace(0.5, 2, n), np.linspace(-1, 1, n)
     made = found.into_weights(scale, diagonal, 2)
@@ -88,9 +88,9 @@ def test_tiles_give_what_memory_gives(small, tmp_path, n, tile, dtype):
 
 def test_weighted_data(small, tmp_path):
     matrix, penalties = setting(30)
-    data = inverse.rooted(matrix, np.linspace(0.5, 3, 60))
+    data = dense.rooted(matrix, np.linspace(0.5, 3, 60))
     found = disk(data, penalties, folder=tmp_path, room=room(11, np.float64), dtype=np.float64)
-    expected = inverse.primal(data, penalties, dtype=np.float64).columns(np.arange(30))
+    expected = dense.primal(data, penalties, dtype=np.float64).columns(np.arange(30))
     np.testing.assert_allclose(found.columns(np.arange(30)), expected, atol=1e-13)
     block = np.random.default_rng(0).random((30, 3))
     np.testing.assert_allclose(found.times(block), expected @ block, atol=1e-13)
@@ -131,7 +131,7 @@ def test_stopped_at_any_write_it_ends_with_the_same_bits(small, tmp_path, monkey
     matrix, penalties = setting(23)
     how = {"folder": tmp_path, "room": room(8, np.float32)}
     whole = everything(disk(matrix, penalties, **how))
-    real_put, real_line = tiles.put, tiles._line
+    real_put, real_line = tile_store.put, tile_store._line
     left = 0
 
     def put(file, position, values):
@@ -174,7 +174,7 @@ def test_stopped_again_and_again_it_still_ends(small, tmp_path, monkeypatch):
     matrix, penalties = setting(23)
     how = {"folder": tmp_path, "room": room(8, np.float32)}
     whole = everything(disk(matrix, penalties, **how))
-    real, left = tiles.Journal.add, 0
+    real, left = tile_store.Journal.add, 0
 
     def add(self, entry):
         nonlocal left
@@ -183,7 +183,7 @@ def test_stopped_again_and_again_it_still_ends(small, tmp_path, monkeypatch):
         if left == 0:
             raise Killed
 
-    monkeypatch.setattr(tiles.Journal, "add", add)
+    monkeypatch.setattr(tile_store.Journal, "add", add)
     found, runs = None, 0
     while found is None:
         left = 1
@@ -201,7 +201,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_tiled import setting, room, np, tiled
-from monogram.engine import disk as disk_
+from monogram.engine.inverse import disk as disk_
 disk_.tile_size = lambda n, budget, itemsize: 50
 matrix, penalties = setting(300)
 def stage(name, amount):
@@ -224,7 +224,7 @@ def test_a_process_that_was_killed(monkeypatch, tmp_path, lines):
             assert process.stdout.readline()
         process.send_signal(signal.SIGKILL)
     (folder,) = (tmp_path / "a").iterdir()
-    before = len((folder / tiles.JOURNAL).read_bytes().splitlines())
+    before = len((folder / tile_store.JOURNAL).read_bytes().splitlines())
     assert before > (1 if lines > 3 else 0)
     resumed = disk(matrix, penalties, folder=tmp_path / "a", room=room(50, np.float32))
     assert resumed.tiles.folder == folder
@@ -249,27 +249,27 @@ def halted(matrix, penalties, after: int, **how) -> Path:
 
 
 def broken_line(folder):
-    text = (folder / tiles.JOURNAL).read_text().splitlines(keepends=True)
-    (folder / tiles.JOURNAL).write_text("".join([*text[:2], '{"stage"\n', *text[3:]]))
+    text = (folder / tile_store.JOURNAL).read_text().splitlines(keepends=True)
+    (folder / tile_store.JOURNAL).write_text("".join([*text[:2], '{"stage"\n', *text[3:]]))
 
 
 def wrong_line(folder):
-    with (folder / tiles.JOURNAL).open("a") as file:
+    with (folder / tile_store.JOURNAL).open("a") as file:
         file.write('{"stage":"factor","tiles":[[[0,0],999]]}\n')
 
 
 def foreign(folder):
-    text = (folder / tiles.JOURNAL).read_text().splitlines(keepends=True)
+    text = (folder / tile_store.JOURNAL).read_text().splitlines(keepends=True)
     first = json.loads(text[0])
-    (folder / tiles.JOURNAL).write_text(json.dumps(first | {"mark": "0" * 64}) + "\n" + "".join(text[1:]))
+    (folder / tile_store.JOURNAL).write_text(json.dumps(first | {"mark": "0" * 64}) + "\n" + "".join(text[1:]))
 
 
 def cut(folder):
-    os.truncate(folder / tiles.TILES, 100)
+    os.truncate(folder / tile_store.TILES, 100)
 
 
 def no_weights(folder):
-    (folder / tiles.WEIGHTS).unlink()
+    (folder / tile_store.WEIGHTS).unlink()
 
 
 @pytest.mark.parametrize("damage", [broken_line, wrong_line, foreign, cut, no_weights])
@@ -296,7 +296,7 @@ def test_other_data_has_another_folder(small, tmp_path):
     matrix, penalties = setting(20)
     how = {"folder": tmp_path, "room": room(8, np.float32)}
     marks = {
-        tiled.fingerprint(one, two, dtype)
+        tiled_cholesky.fingerprint(one, two, dtype)
         for one, two, dtype in (
             (matrix, penalties, np.float32),
             (matrix, penalties + 1, np.float32),
@@ -330,7 +330,7 @@ def test_a_full_disk(small, tmp_path, monkeypatch):
     matrix, penalties = setting(40)
     how = {"folder": tmp_path, "room": room(8, np.float32)}
     whole = everything(disk(matrix, penalties, **how))
-    real, left = tiles.put, 40
+    real, left = tile_store.put, 40
 
     def put(file, position, values):
         nonlocal left
@@ -343,11 +343,11 @@ def test_a_full_disk(small, tmp_path, monkeypatch):
     with pytest.raises(StorageError, match=r"No space left on device. It needs 10.5 kB in .*goes on from it"):
         disk(matrix, penalties, **how)
     (folder,) = tmp_path.iterdir()
-    done = (folder / tiles.JOURNAL).read_bytes()
+    done = (folder / tile_store.JOURNAL).read_bytes()
     assert done.count(b"factor") > 3
     left = 10**9
     found = disk(matrix, penalties, **how)
-    assert (folder / tiles.JOURNAL).read_bytes().startswith(done), "it went on"
+    assert (folder / tile_store.JOURNAL).read_bytes().startswith(done), "it went on"
     for one, other in zip(everything(found), whole, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -390,7 +390,7 @@ def test_a_file_that_is_cut_short_while_it_is_used(small, tmp_path):
 
     def stage(name, amount):
         if name == "factor":
-            os.truncate(next(tmp_path.iterdir()) / tiles.TILES, 300)
+            os.truncate(next(tmp_path.iterdir()) / tile_store.TILES, 300)
 
     with pytest.raises(StorageError, match="cut short"):
         disk(matrix, penalties, folder=tmp_path, room=room(8, np.float32), stage=stage)
@@ -405,12 +405,12 @@ def test_a_matrix_that_has_no_root_leaves_nothing(small, tmp_path):
 
 def test_the_side_of_the_tiles_follows_the_budget():
     for n, budget in ((60_000, 6 * 10**9), (6000, 50 * 10**6), (150_000, 2 * 10**9), (3000, 10**12)):
-        tile = tiled.tile_size(n, budget, 4)
+        tile = tiled_cholesky.tile_size(n, budget, 4)
         assert tile % 64 == 0
-        assert tile <= tiled.LARGEST
-        assert tiled.HELD * tile**2 * 4 <= budget
+        assert tile <= tiled_cholesky.LARGEST
+        assert tiled_cholesky.HELD * tile**2 * 4 <= budget
         assert -(-n // tile) * tile < n * 1.1, "the last is not a sliver"
-    assert tiled.tile_size(60_000, 6 * 10**9, 4) > 7000
+    assert tiled_cholesky.tile_size(60_000, 6 * 10**9, 4) > 7000
 
 
 MEASURE = """
@@ -419,7 +419,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_tiled import setting, np
 from monogram.engine.runtime import memory
-from monogram.engine.disk import disk
+from monogram.engine.inverse.disk import disk
 matrix, penalties = setting({n})
 folder = Path({folder!r})
 disk(*setting(300), folder=folder, room=10**6).into_weights(np.ones(300), np.ones(300), 1)

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from monogram._version import __version__
 from monogram.engine.gram.accumulate import Columns
+from monogram.engine.inverse.tile_store import Key, Tiles
 from monogram.engine.linalg.blas import gemm
 from monogram.engine.linalg.cholesky import lauum, potrf, trtri
 from monogram.engine.linalg.triangular import add_lower, clear_above, lower_times, solve_left, solve_right, times_lower
-from monogram.engine.tiles import Key, Tiles
 from monogram.errors import NumericalError
 
 Float = NDArray[np.float64]

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine import path
 from monogram.engine.gram.accumulate import gram
+from monogram.engine.inverse import ridge_path
 from monogram.engine.plan import guess
 
 
@@ -36,7 +36,7 @@ def test_it_is_the_inverse_of_every_l2(seed, users, ratio, threads, known):
     scale = 1 + ratio * (dense**2).sum(axis=0)
     square = np.empty((12, 12), order="F")
     gram(matrix, square)
-    found = path.decompose(matrix, scale, known=square if known else None, dtype=np.float64, threads=threads)
+    found = ridge_path.decompose(matrix, scale, known=square if known else None, dtype=np.float64, threads=threads)
     diagonals = found.diagonals(l2s)
     prepared = found.prepare(matrix)
     for l2, diagonal in zip(l2s, diagonals, strict=True):
@@ -50,13 +50,13 @@ def test_the_known_gram_stays_as_it_is():
     matrix, square = case(1), np.zeros((12, 12), order="F")
     gram(matrix, square)
     before = square.copy()
-    path.decompose(matrix, np.full(12, 2.0), known=square, dtype=np.float64)
+    ridge_path.decompose(matrix, np.full(12, 2.0), known=square, dtype=np.float64)
     np.testing.assert_array_equal(square, before)
 
 
 def test_in_float32_to_its_rounding():
     matrix, scale = case(3, 400, 60), np.ones(60)
-    found = path.decompose(matrix, scale, dtype=np.float32)
+    found = ridge_path.decompose(matrix, scale, dtype=np.float32)
     assert found.basis.dtype == np.float32
     assert found.scores(found.prepare(matrix), 5.0).dtype == np.float32
     np.testing.assert_allclose(found.diagonals([5.0])[0], np.diag(inverse(matrix, 5.0, scale)), rtol=1e-5)
@@ -64,7 +64,7 @@ def test_in_float32_to_its_rounding():
 
 def test_items_that_nobody_used():
     matrix = sp.csr_array(np.pad(case(2).toarray(), ((0, 0), (0, 3))))
-    found = path.decompose(matrix, np.ones(15), dtype=np.float64)
+    found = ridge_path.decompose(matrix, np.ones(15), dtype=np.float64)
     np.testing.assert_allclose(found.diagonals([4.0])[0, 12:], 0.25)
     assert np.abs(found.scores(found.prepare(matrix), 4.0)[:, 12:]).max() < 1e-12
 
@@ -75,27 +75,30 @@ def test_the_lowest_l2_is_in_roundings_of_the_largest_eigenvalue():
     scale = 1 + 0.1 * dense.sum(axis=0)
     top = np.linalg.eigvalsh(dense.T @ dense / np.sqrt(np.outer(scale, scale)))[-1]
     for dtype in (np.float32, np.float64):
-        expected = path.COARSE * np.finfo(dtype).eps * top
-        assert path.lowest(matrix, scale, dtype) == pytest.approx(expected, rel=1e-2)
-    assert path.lowest(sp.csr_array((3, 4)), np.ones(4), np.float32) == 0
+        expected = ridge_path.COARSE * np.finfo(dtype).eps * top
+        assert ridge_path.lowest(matrix, scale, dtype) == pytest.approx(expected, rel=1e-2)
+    assert ridge_path.lowest(sp.csr_array((3, 4)), np.ones(4), np.float32) == 0
 
 
 def test_many_values_and_few_users_make_it_cheaper():
     size = guess(50_000, 4_000, 1_000_000)
 
     def cheaper(values, users):
-        return path.cost(size, values, users, 100 * users).flops < path.by_inverses(size, values, 100 * users).flops
+        return (
+            ridge_path.cost(size, values, users, 100 * users).flops
+            < ridge_path.by_inverses(size, values, 100 * users).flops
+        )
 
     assert not cheaper(5, 100)
     assert cheaper(24, 100)
     assert not cheaper(24, 50_000)
-    assert path.cost(size, 24, 100, 1).bytes > 3 * 8 * 4_000**2
+    assert ridge_path.cost(size, 24, 100, 1).bytes > 3 * 8 * 4_000**2
 
 
 def test_in_float32_it_keeps_what_a_large_eigenvalue_would_drown():
     rng = np.random.default_rng(6)
     matrix = case(6, 200, 30)
     matrix.data *= rng.uniform(0.5, 300, 30).astype(np.float32)[matrix.indices]  # items of very different sizes
-    found = path.decompose(matrix, np.ones(30), dtype=np.float32)
+    found = ridge_path.decompose(matrix, np.ones(30), dtype=np.float32)
     expected = inverse(matrix, 0.5, np.ones(30))
     np.testing.assert_allclose(found.diagonals([0.5])[0], np.diag(expected), rtol=1e-3)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine import inverse, update
+from monogram.engine.inverse import dense, woodbury
 from monogram.errors import NumericalError
 
 
@@ -36,10 +36,10 @@ def test_both_forms_follow_any_change(seed, stay, gone, come, moved):
     scale, other = rng.uniform(0.5, 2, n), rng.uniform(0.5, 2, n)
     array = np.ascontiguousarray(c * scale)
     np.fill_diagonal(array, 7.0)  # the weights have a diagonal of their own
-    held = update.Held(array, scale, np.diag(c).copy())
-    found = update.correction(held, update.change(old, new, after - before), np.zeros(n))
+    held = woodbury.Held(array, scale, np.diag(c).copy())
+    found = woodbury.correction(held, woodbury.change(old, new, after - before), np.zeros(n))
     np.testing.assert_allclose(found.diagonal, np.diag(expected), rtol=1e-9)
-    step = update.Pass(held, found, other)
+    step = woodbury.Pass(held, found, other)
     np.testing.assert_allclose(step.columns(np.arange(n)), expected, atol=1e-10)
     step.into(array, np.full(n, 5.0), 2)
     np.fill_diagonal(array, np.diag(expected) * other)
@@ -48,7 +48,7 @@ def test_both_forms_follow_any_change(seed, stay, gone, come, moved):
     whole = sp.csr_array(first.astype(np.float32))
     k = np.linalg.inv(np.eye(len(first)) + first / before @ first.T)
     index = np.arange(stay + 1, stay + 1 + gone)
-    dual = update.dual(np.asfortranarray(k), whole, before, gone=index, come=new, moved=after)
+    dual = woodbury.dual(np.asfortranarray(k), whole, before, gone=index, come=new, moved=after)
     np.testing.assert_allclose(dual, np.linalg.inv(np.eye(len(last)) + last / after @ last.T), atol=1e-9)
 
 
@@ -56,10 +56,10 @@ def test_the_gram_follows():
     rng = np.random.default_rng(0)
     first, more = rows(rng, 20, 6), rows(rng, 4, 6)
     gram = np.asfortranarray(np.tril((first.T @ first).toarray()))
-    update.add_to_gram(gram, first[:3], more)
+    woodbury.add_to_gram(gram, first[:3], more)
     left = sp.vstack([first[3:], more]).toarray()
     np.testing.assert_allclose(gram, np.tril(left.T @ left))
-    wide = update.grown(gram, 8)
+    wide = woodbury.grown(gram, 8)
     assert wide.flags.f_contiguous
     np.testing.assert_array_equal(wide[:6, :6], gram)
     assert not wide[6:].any()
@@ -68,20 +68,20 @@ def test_the_gram_follows():
 def test_what_cannot_be_taken_away_is_an_error():
     """Rows that were never there: S + Λ would not stay positive."""
     c = np.eye(3)
-    held = update.Held(c.copy(), np.ones(3), np.ones(3))
+    held = woodbury.Held(c.copy(), np.ones(3), np.ones(3))
     gone = sp.csr_array(np.array([[3.0, 0, 0]], np.float32))
     nothing = sp.csr_array((0, 3), dtype=np.float32)
     with pytest.raises(NumericalError, match="diagonal"):
-        update.correction(held, update.change(gone, nothing, np.zeros(3)), np.zeros(3))
+        woodbury.correction(held, woodbury.change(gone, nothing, np.zeros(3)), np.zeros(3))
     gone.data[:] = 1
     with pytest.raises(NumericalError, match="precision"):
-        update.correction(held, update.change(gone, nothing, np.zeros(3)), np.zeros(3))
+        woodbury.correction(held, woodbury.change(gone, nothing, np.zeros(3)), np.zeros(3))
 
 
 def test_a_certificate_reads_what_weights_hold():
     rng = np.random.default_rng(0)
     matrix = rows(rng, 30, 8)
-    solved = inverse.primal(matrix, np.ones(8), dtype=np.float64)
+    solved = dense.primal(matrix, np.ones(8), dtype=np.float64)
     c, scale = solved.diagonal, rng.uniform(0.5, 2, 8)
-    held = update.Held(solved.into_weights(scale, np.zeros(8), 1), scale, c)
-    assert inverse.certificate(matrix, np.ones(8), held)[0] < 1e-14
+    held = woodbury.Held(solved.into_weights(scale, np.zeros(8), 1), scale, c)
+    assert dense.certificate(matrix, np.ones(8), held)[0] < 1e-14
