@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import monogram as mg
 from monogram.cluster import Cluster, client, gram, parts
 from monogram.cluster.client import Run
-from monogram.engine import spectrum
+from monogram.engine.lowrank import spectrum
 from monogram.errors import MemoryBudgetError, NumericalError, ParameterError
 
 FULL_RANK = [mg.EASE(l2=20), mg.EDLAE(l2=20, dropout=0.4), mg.DEQL(l2=20, b=0.7), mg.DLAE(l2=20), mg.Tempered(l2=20)]

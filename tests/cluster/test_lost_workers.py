@@ -12,7 +12,7 @@ import pytest
 
 import monogram as mg
 from monogram.cluster import Cluster, client
-from monogram.engine import spectrum
+from monogram.engine.lowrank import spectrum
 from monogram.errors import ClusterError
 
 SMALL = {"tile": 48, "part": 6_000, "group": 9_000, "bundle": 4_000, "patience": 20.0}

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.engine import spectrum as engine
+from monogram.engine.lowrank import spectrum as engine
 from monogram.errors import ModelFileError, ParameterError
 
 

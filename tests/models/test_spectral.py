@@ -335,7 +335,7 @@ def test_rg2_tells_when_epochs_were_too_few(world):
 
 def test_float32_meets_its_tolerance_where_the_first_value_dwarfs_the_rest(monkeypatch):
     """Popularity makes σ₁² thousands of times σ_k²; float32 products alone would leave more than 1e-4 of the last."""
-    from monogram.engine import spectrum
+    from monogram.engine.lowrank import spectrum
 
     monkeypatch.setattr(spectrum, "SMALL", 10)
     rng = np.random.default_rng(0)
@@ -378,7 +378,7 @@ def test_all_pairs_of_data_with_a_null_space():
 
 @pytest.mark.parametrize("weight", [1e15, 1e-15])
 def test_weights_whose_squares_leave_float32(monkeypatch, weight):
-    from monogram.engine import spectrum
+    from monogram.engine.lowrank import spectrum
 
     monkeypatch.setattr(spectrum, "SMALL", 10)
     rng = np.random.default_rng(0)
@@ -389,7 +389,7 @@ def test_weights_whose_squares_leave_float32(monkeypatch, weight):
 
 
 def test_pairs_lost_in_float32_are_told(monkeypatch):
-    from monogram.engine import spectrum
+    from monogram.engine.lowrank import spectrum
 
     monkeypatch.setattr(spectrum, "SMALL", 10)
     rng = np.random.default_rng(0)

@@ -13,9 +13,9 @@ from monogram.engine.inverse import matrix_free as free
 from monogram.engine.inverse import probing
 from monogram.engine.inverse.tile_store import disk_bytes
 from monogram.engine.inverse.tiled_cholesky import HELD, tile_size
+from monogram.engine.lowrank.spectrum import SLAB, method, widths
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.memory import show
-from monogram.engine.spectrum import SLAB, method, widths
 from monogram.errors import MemoryBudgetError, ParameterError, StorageError
 
 # Dual weights answer a new user with m² work where primal ones add a few rows, so the dual must be clearly cheaper.
@@ -293,7 +293,7 @@ def on_disk(size: Size, budget: int, *, dtype: Any = np.float32, threads: int = 
 
 
 def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1) -> tuple[Cost, Cost]:
-    """The price of `rank` eigenpairs by the items ("primal") and by the users ("dual"); see `engine.spectrum`."""
+    """The price of `rank` eigenpairs by the items ("primal") and by the users ("dual"); see `engine.lowrank.spectrum`."""
     threads = parallel.count(threads)
     primal, dual = (_spectral_cost(name, size, rank, np.dtype(dtype), threads) for name in ("primal", "dual"))
     return primal, dual

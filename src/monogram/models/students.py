@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import descent, students
 from monogram.engine.gram.operators import Operator
+from monogram.engine.lowrank import student_loops, students
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models.autoencoder import Autoencoder, Inverted, Solved, tiny
@@ -24,7 +24,11 @@ from monogram.models.parameters import param
 from monogram.models.work import SOLVERS, Work
 from monogram.weights import Factors, Weights
 
-LOOPS = {"alternating": descent.alternating, "admm": descent.admm, "zero_diagonal": descent.zero_diagonal}
+LOOPS = {
+    "alternating": student_loops.alternating,
+    "admm": student_loops.admm,
+    "zero_diagonal": student_loops.zero_diagonal,
+}
 
 
 @dataclass(kw_only=True, eq=False)

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import spectrum
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse.dense import probes
+from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Cost, Extra, Plan, Size, measure, spectral
 from monogram.errors import MonogramWarning
 from monogram.models.autoencoder import exact_enough, judge

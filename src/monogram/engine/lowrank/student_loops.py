@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.inverse.dense import Between, Stage, conjugate_gradients, silent
-from monogram.engine.students import Problem, objective, rows
+from monogram.engine.lowrank.students import Problem, objective, rows
 
 Float = NDArray[np.float64]
 STEPS = 10  # of conjugate gradients in a U step of `alternating`

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine import spectrum
 from monogram.engine.gram.operators import Operator, multiply
+from monogram.engine.lowrank import spectrum
 from monogram.errors import NumericalError
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import spectrum
 from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse.dense import Known, Stage, silent
 from monogram.engine.linalg.products import inner
+from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Extra, Size
 
 Float = NDArray[np.float64]

@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine import descent, students
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse import dense as inverse
+from monogram.engine.lowrank import student_loops, students
 from monogram.engine.plan import guess
 
 L2, DROPOUT = 2.5, 0.4
@@ -158,7 +158,7 @@ def started(rank=3, **options):
 def test_alternating_never_goes_up(rank, solve, seed):
     """Also at ranks at which some item's system is singular."""
     problem, _, _, left, right = started(rank, seed=seed, solve=solve)
-    found = descent.alternating(problem, left, right, epochs=15, tolerance=0.0)
+    found = student_loops.alternating(problem, left, right, epochs=15, tolerance=0.0)
     assert all(after <= before * (1 + 1e-12) for before, after in zip(found.record, found.record[1:], strict=False))
     assert found.record[0] == pytest.approx(students.objective(problem, left, right))
     assert students.objective(problem, found.left, found.right) == pytest.approx(min(found.record), rel=1e-9)
@@ -166,7 +166,7 @@ def test_alternating_never_goes_up(rank, solve, seed):
 
 def test_each_v_is_the_best_for_its_item():
     problem, gram, full, left, right = started()
-    u, v = descent._best_right(problem, left, right)
+    u, v = student_loops._best_right(problem, left, right)
     for i in range(9):
         others = np.delete(np.arange(9), i)
         expected = np.linalg.solve(
@@ -178,12 +178,12 @@ def test_each_v_is_the_best_for_its_item():
 def test_u_converges_to_the_best_for_v(monkeypatch):
     problem, gram, full, left, right = started()
     monkeypatch.setattr(descent, "STEPS", 200)
-    u, v = descent._improve_left(problem, left, right)
+    u, v = student_loops._improve_left(problem, left, right)
     np.testing.assert_allclose(off(full @ off(u @ v.T) - gram) @ v, 0, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("loop", [descent.alternating, descent.admm])
+@pytest.mark.parametrize("loop", [student_loops.alternating, student_loops.admm])
 def test_the_loops_end_below_the_closed_forms_and_near_the_best(loop, seed):
     problem, gram, full, left, right = started(seed=seed)
     found = loop(problem, left, right, epochs=400, tolerance=1e-8)
@@ -198,12 +198,12 @@ def test_the_loops_end_below_the_closed_forms_and_near_the_best(loop, seed):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_zero_diagonal_ends_near_the_best_under_its_constraint(seed):
     problem, gram, full, left, right = started(seed=seed)
-    found = descent.zero_diagonal(problem, left, right, epochs=1000, tolerance=1e-10)
+    found = student_loops.zero_diagonal(problem, left, right, epochs=1000, tolerance=1e-10)
     np.testing.assert_allclose(students.rows(found.left, found.right), 0, atol=1e-12)
     assert all(after <= before * (1 + 1e-9) for before, after in zip(found.record, found.record[1:], strict=False))
     best = lowest(problem, gram, full, 3, weight=1e5)
     assert found.record[-1] <= 1.02 * best, "one start against six: it may end in another valley"
-    free = descent.alternating(problem, left, right, epochs=400, tolerance=1e-8)
+    free = student_loops.alternating(problem, left, right, epochs=400, tolerance=1e-8)
     assert min(free.record) <= found.record[-1], "the constraint costs something"
 
 
@@ -211,8 +211,8 @@ def test_each_step_of_zero_diagonal_is_the_best_under_its_constraint():
     """The gradient of f in the one factor is what a multiplier for each diagonal entry pulls it by."""
     problem, gram, full, _, right = started()
     right = np.linalg.qr(right)[0]
-    left = descent._bare_left(problem, right)
-    for u, v in ((left, right), descent._bare_right(problem, left)):
+    left = student_loops._bare_left(problem, right)
+    for u, v in ((left, right), student_loops._bare_right(problem, left)):
         np.testing.assert_allclose(students.rows(u, v), 0, atol=1e-9)
         slope = full @ u @ v.T - gram
         gradient, other = (slope @ v, v) if u is left else (slope.T @ u, u)
@@ -220,7 +220,7 @@ def test_each_step_of_zero_diagonal_is_the_best_under_its_constraint():
         np.testing.assert_allclose(gradient, multipliers[:, None] * other, atol=1e-8)
 
 
-@pytest.mark.parametrize("loop", [descent.alternating, descent.admm, descent.zero_diagonal])
+@pytest.mark.parametrize("loop", [student_loops.alternating, student_loops.admm, student_loops.zero_diagonal])
 def test_at_full_rank_the_loops_keep_the_teacher(loop):
     problem, gram, _, inverted = made()
     left, right, _ = students.nearest(teachers(problem)["edlae"], 9, dtype="float64")
@@ -229,7 +229,7 @@ def test_at_full_rank_the_loops_keep_the_teacher(loop):
     np.testing.assert_allclose(off(found.left @ found.right.T), b, atol=1e-5)
 
 
-@pytest.mark.parametrize("loop", [descent.alternating, descent.admm, descent.zero_diagonal])
+@pytest.mark.parametrize("loop", [student_loops.alternating, student_loops.admm, student_loops.zero_diagonal])
 def test_a_loop_ends_when_it_stands_still(loop):
     problem, _, _, left, right = started()
     found = loop(problem, left, right, epochs=500, tolerance=1e-4)
@@ -237,7 +237,7 @@ def test_a_loop_ends_when_it_stands_still(loop):
     assert abs(found.record[-2] - found.record[-1]) <= 1e-4 * found.record[-1]
 
 
-@pytest.mark.parametrize("loop", [descent.alternating, descent.admm, descent.zero_diagonal])
+@pytest.mark.parametrize("loop", [student_loops.alternating, student_loops.admm, student_loops.zero_diagonal])
 def test_an_item_nobody_used_stays_out(loop):
     problem, *_ = made()
     dense = problem.data.matrix.toarray()

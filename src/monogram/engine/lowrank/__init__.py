@@ -1,0 +1,1 @@
+"""Eigenpairs, and students of low rank."""
