@@ -66,7 +66,7 @@ def ours(log, rank, epochs, solver, **settings):
 def peer(python, log, rank, epochs, cg):
     """The same by implicit; the objective is computed here, by the code that computes ours."""
     import monogram as mg
-    from monogram.engine import als
+    from monogram.engine.iterative import wrmf
     from monogram.weights import Folded
 
     matrix, environment = log.matrix, os.environ | {"OPENBLAS_NUM_THREADS": "1"}
@@ -83,8 +83,8 @@ def peer(python, log, rank, epochs, cg):
             sys.exit(f"implicit failed:\n{done.stderr}")
         with np.load(out) as found:
             users, items = found["users"], found["items"]
-    value = als.objective(matrix, users, items, threads=THREADS, **SAME)
-    weights = Folded(items, als.turn(items), l2=SAME["l2"], alpha=SAME["alpha"], nu=SAME["nu"])
+    value = wrmf.objective(matrix, users, items, threads=THREADS, **SAME)
+    weights = Folded(items, wrmf.turn(items), l2=SAME["l2"], alpha=SAME["alpha"], nu=SAME["nu"])
     return weights, np.array(json.loads(done.stdout.splitlines()[-1])), value
 
 

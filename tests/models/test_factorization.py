@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.engine import als
+from monogram.engine.iterative import wrmf
 from monogram.errors import MemoryBudgetError, NumericalError, ParameterError
 from monogram.models.work import Work
 from monogram.testing import check_recommender, two_tastes
@@ -42,7 +42,7 @@ def test_the_record_is_the_objective_and_falls(log, solver, nu):
     assert work.used == solver
     assert work.rank == 6
     rows = weights.rows(log.matrix, 1)  # half a step beyond the last epoch
-    after = als.objective(log.matrix, rows, weights.items, **(SETTINGS | {"nu": nu}))
+    after = wrmf.objective(log.matrix, rows, weights.items, **(SETTINGS | {"nu": nu}))
     assert work.record[-1] * 0.9 < after <= work.record[-1] * (1 + 1e-12)
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 import monogram as mg
-from monogram.engine import slim
+from monogram.engine.iterative import slim
 from monogram.errors import MemoryBudgetError, MonogramWarning, ParameterError
 from monogram.models.work import Work
 from monogram.testing import check_recommender

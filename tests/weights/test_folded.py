@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from monogram.engine import als
+from monogram.engine.iterative import wrmf
 from monogram.errors import ModelFileError
 from monogram.weights import Folded, from_tensors
 
@@ -16,7 +16,7 @@ SETTINGS = {"l2": 0.01, "alpha": 3.0, "nu": 1.0}
 @pytest.fixture(params=["float32", "float64"])
 def weights(request):
     items = np.random.default_rng(0).standard_normal((12, 5)).astype(request.param)
-    return Folded(items, als.turn(items), **SETTINGS)
+    return Folded(items, wrmf.turn(items), **SETTINGS)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import als
+from monogram.engine.iterative import wrmf
 from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, calibrate, measure
 from monogram.engine.runtime import threads as parallel
 from monogram.errors import NumericalError
@@ -75,7 +75,7 @@ class WRMF(Recommender):
 
     def _folded(self, items: NDArray[Any], work: Work) -> Weights:
         """The weights of item factors, which are turned in place."""
-        return Folded(items, als.turn(items, threads=work.threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
+        return Folded(items, wrmf.turn(items, threads=work.threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
 
     def _start(self, log: Interactions, rank: int, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
         drawn = np.random.default_rng(self.seed).standard_normal((log.n_items, rank), np.float32)
@@ -84,15 +84,15 @@ class WRMF(Recommender):
 
     def _half(self, matrix: Any, fixed: NDArray[Any], out: NDArray[Any], threads: int) -> None:
         """Solve the rows of a matrix with the factors of its columns fixed."""
-        ridge = als.ridges(matrix, self.l2, self.alpha, self.nu)
+        ridge = wrmf.ridges(matrix, self.l2, self.alpha, self.nu)
         if self.solver == "cholesky":
-            als.solve(matrix, ridge, self.alpha, fixed, als.turn(fixed, threads=threads), out, threads)
+            wrmf.solve(matrix, ridge, self.alpha, fixed, wrmf.turn(fixed, threads=threads), out, threads)
         else:  # what is improved must stand in the same basis
-            als.improve(matrix, ridge, self.alpha, fixed, als.turn(fixed, out, threads=threads), out, threads)
+            wrmf.improve(matrix, ridge, self.alpha, fixed, wrmf.turn(fixed, out, threads=threads), out, threads)
 
     def _objective(self, matrix: Any, by_item: Any, users: NDArray[Any], items: NDArray[Any], threads: int) -> float:
         settings = {"l2": self.l2, "alpha": self.alpha, "nu": self.nu}
-        value = als.objective(matrix, users, items, by_item=by_item, threads=threads, **settings)
+        value = wrmf.objective(matrix, users, items, by_item=by_item, threads=threads, **settings)
         if not np.isfinite(value):
             raise NumericalError("the factors are not finite: raise l2, lower alpha, or use dtype='float64'")
         return value
@@ -104,12 +104,12 @@ class WRMF(Recommender):
     def _plan(self, size: Size, work: Work) -> Plan:
         rank, width = min(self.rank, size.users, size.items), np.dtype(work.dtype).itemsize
         rows = size.users + size.items
-        gramians = 8 * rank**2 * (-(-max(size.users, size.items) // als.BLOCK) + 3 * work.threads)
-        turned = 16 * work.threads * als.BLOCK * rank
+        gramians = 8 * rank**2 * (-(-max(size.users, size.items) // wrmf.BLOCK) + 3 * work.threads)
+        turned = 16 * work.threads * wrmf.BLOCK * rank
         held = rows * (rank * width + 24) + size.events * (16 + 2 * width) + gramians + turned
         sides = ((size.users, size.pairs_by_user), (size.items, size.pairs_by_item))
         if self.solver == "cg":
-            turns, solved = 6, 8.0 * (als.STEPS + 1) * size.events * rank
+            turns, solved = 6, 8.0 * (wrmf.STEPS + 1) * size.events * rank
         else:  # short rows by their pairs of events, long ones by the square of the rank
             turns = 4
             solved = sum(min(rank * pairs, size.events * rank**2 + n * rank**3 / 3) for n, pairs in sides)

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
-from monogram.engine import slim
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import dense
+from monogram.engine.iterative import slim
 from monogram.engine.plan import Extra, Plan, Size, measure, plan
 from monogram.engine.thin import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError

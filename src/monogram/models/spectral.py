@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine import rg2
 from monogram.engine.gram.operators import Operator
-from monogram.engine.newton import newton_cg
+from monogram.engine.iterative import rg2
+from monogram.engine.iterative.rg2_newton import newton_cg
 from monogram.engine.plan import Plan, Size, alternating, measure
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine import rg2
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse.dense import rooted
+from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
 from monogram.engine.runtime import memory as memory_

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.als import ridges, solve
+from monogram.engine.iterative.wrmf import ridges, solve
 from monogram.engine.topk import Best, Eligible, best_by_products
 from monogram.errors import ModelFileError
 from monogram.weights.common import Float, Indices, Tensors, checked
@@ -23,7 +23,7 @@ class Folded:
 
     Parameters
     ----------
-    items : Q, n × rank, turned so that QᵀQ is diagonal (see `engine.als.turn`)
+    items : Q, n × rank, turned so that QᵀQ is diagonal (see `engine.iterative.wrmf.turn`)
     spectrum : that diagonal
     l2, alpha, nu : those of the training
     """

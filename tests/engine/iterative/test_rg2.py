@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine import rg2
-from monogram.engine.newton import newton_cg
+from monogram.engine.iterative import rg2
+from monogram.engine.iterative.rg2_newton import newton_cg
 from monogram.errors import NumericalError, ParameterError
 
 SOLVERS = [rg2.als, newton_cg]

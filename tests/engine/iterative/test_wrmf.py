@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
-from monogram.engine import als
+from monogram.engine.iterative import wrmf
 from monogram.engine.runtime import threads as parallel
 from monogram.errors import NumericalError
 
@@ -44,9 +44,9 @@ def start(matrix, rank, dtype="float64", seed=1):
     return tuple(rng.standard_normal((size, rank)).astype(dtype) for size in matrix.shape)
 
 
-def half(matrix, fixed, out, nu, step=als.solve, alpha=ALPHA, l2=L2, threads=1, **options):
-    spectrum = als.turn(fixed, out, threads=threads)
-    step(matrix, als.ridges(matrix, l2, alpha, nu), alpha, fixed, spectrum, out, threads, **options)
+def half(matrix, fixed, out, nu, step=wrmf.solve, alpha=ALPHA, l2=L2, threads=1, **options):
+    spectrum = wrmf.turn(fixed, out, threads=threads)
+    step(matrix, wrmf.ridges(matrix, l2, alpha, nu), alpha, fixed, spectrum, out, threads, **options)
 
 
 @pytest.mark.parametrize("nu", [0.0, 0.5, 1.0])
@@ -73,22 +73,22 @@ def test_the_value_is_that_of_the_cells(nu):
     matrix = data()
     users, items = start(matrix, 4)
     expected = plain(matrix, users, items, L2, ALPHA, nu)[0]
-    assert als.objective(matrix, users, items, l2=L2, alpha=ALPHA, nu=nu) == pytest.approx(expected, rel=1e-12)
-    single = als.objective(matrix, *(one.astype(np.float32) for one in (users, items)), l2=L2, alpha=ALPHA, nu=nu)
+    assert wrmf.objective(matrix, users, items, l2=L2, alpha=ALPHA, nu=nu) == pytest.approx(expected, rel=1e-12)
+    single = wrmf.objective(matrix, *(one.astype(np.float32) for one in (users, items)), l2=L2, alpha=ALPHA, nu=nu)
     assert single == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("step", [als.solve, als.improve])
+@pytest.mark.parametrize("step", [wrmf.solve, wrmf.improve])
 @pytest.mark.parametrize("nu", [0.0, 1.0])
 def test_the_objective_never_increases(nu, step):
     matrix = data()
     by_item = matrix.T.tocsr()
     users, items = start(matrix, 4)
-    values = [als.objective(matrix, users, items, l2=L2, alpha=ALPHA, nu=nu)]
+    values = [wrmf.objective(matrix, users, items, l2=L2, alpha=ALPHA, nu=nu)]
     for _ in range(8):
         for side, fixed, out in ((matrix, items, users), (by_item, users, items)):
             half(side, fixed, out, nu, step)
-            values.append(als.objective(matrix, users, items, l2=L2, alpha=ALPHA, nu=nu))
+            values.append(wrmf.objective(matrix, users, items, l2=L2, alpha=ALPHA, nu=nu))
     assert (np.diff(values) <= 1e-9 * values[0]).all()
     assert values[-1] < 0.5 * values[0]
 
@@ -122,7 +122,7 @@ def test_many_steps_of_conjugate_gradients_are_the_exact_rows(nu):
     users, items = start(matrix, 7)
     other, same = users.copy(), items.copy()
     half(matrix, items, users, nu)
-    half(matrix, same, other, nu, als.improve, steps=40)
+    half(matrix, same, other, nu, wrmf.improve, steps=40)
     np.testing.assert_allclose(other, users, atol=1e-9)
 
 
@@ -146,10 +146,10 @@ def test_the_turn_changes_no_product_and_makes_the_gramian_diagonal():
     matrix = data(users=5000, items=9)
     users, items = start(matrix, 6)
     before = users @ items.T
-    spectrum = als.turn(users, items)
+    spectrum = wrmf.turn(users, items)
     np.testing.assert_allclose(users @ items.T, before, atol=1e-10)
     np.testing.assert_allclose(users.T @ users, np.diag(spectrum), atol=1e-8)
-    np.testing.assert_allclose(als.gramian(users), users.T @ users, atol=1e-8)
+    np.testing.assert_allclose(wrmf.gramian(users), users.T @ users, atol=1e-8)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1e-7, 1e4])
@@ -161,7 +161,7 @@ def test_gains_of_any_size(alpha):
     np.testing.assert_allclose(gradient, 0, atol=1e-9 * (1 + alpha))
 
 
-@pytest.mark.parametrize("step", [als.solve, als.improve])
+@pytest.mark.parametrize("step", [wrmf.solve, wrmf.improve])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_same_bits_whatever_the_threads(step, dtype):
     matrix = data(users=5000, items=60)
@@ -171,7 +171,7 @@ def test_the_same_bits_whatever_the_threads(step, dtype):
         with parallel.limited(1):
             half(matrix, items, users, 1.0, step, threads=threads)
             half(matrix.T.tocsr(), users, items, 1.0, step, threads=threads)
-            value = als.objective(matrix, users, items, l2=L2, alpha=ALPHA, nu=1.0, threads=threads)
+            value = wrmf.objective(matrix, users, items, l2=L2, alpha=ALPHA, nu=1.0, threads=threads)
         found.append((users, items, value))
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -189,4 +189,4 @@ def test_a_matrix_that_cannot_be_factored_is_an_error():
     matrix = sp.csr_array(np.ones((3, 9), np.float32))
     items, users = np.zeros((9, 4), np.float32), np.zeros((3, 4), np.float32)
     with pytest.raises(NumericalError, match=r"3 rows of the factors .* raise l2"):
-        als.solve(matrix, np.zeros(3), 1.0, items, np.zeros(4), users)
+        wrmf.solve(matrix, np.zeros(3), 1.0, items, np.zeros(4), users)

@@ -21,8 +21,8 @@ import numpy as np
 import scipy.linalg
 
 from monogram.engine.inverse.dense import Between, Stage, silent
+from monogram.engine.iterative.rg2 import Problem, Record, Solution, best_users, settled, started
 from monogram.engine.linalg.products import Factor, Float, dot, inner
-from monogram.engine.rg2 import Problem, Record, Solution, best_users, settled, started
 
 INNER = 30  # steps of conjugate gradients
 FORCING = 0.3  # they stop at this share of the gradient, in the preconditioner's norm
