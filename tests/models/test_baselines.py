@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monogram as mg
-from monogram.engine import thin
+from monogram.engine.topk import column_topk
 from monogram.errors import MemoryBudgetError, ParameterError
 from monogram.testing import check_recommender
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import monogram as mg
-from monogram.engine.topk import Eligible
+from monogram.engine.topk.best import Eligible
 from monogram.errors import ParameterError
 from monogram.models import live
 from monogram.weights.rescaled import Rescaled

@@ -11,8 +11,8 @@ import pytest
 
 import monogram as mg
 from monogram import store
-from monogram.engine import thin
 from monogram.engine.runtime import memory
+from monogram.engine.topk import column_topk
 from monogram.errors import MemoryBudgetError, ModelFileError, NotFittedError, ParameterError
 from monogram.models.parameters import param
 from monogram.models.pruning import Pruning

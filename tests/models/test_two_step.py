@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 import monogram as mg
 from monogram.engine.plan import Size
-from monogram.engine.topk import Eligible
+from monogram.engine.topk.best import Eligible
 from monogram.errors import MemoryBudgetError, ModelFileError, MonogramWarning, NumericalError, ParameterError
 from monogram.models import two_step, updates
 from monogram.models.two_step import directions

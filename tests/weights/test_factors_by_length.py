@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from monogram.engine.iterative import rg2
-from monogram.engine.topk import Eligible
+from monogram.engine.topk.best import Eligible
 from monogram.errors import ModelFileError
 from monogram.weights import Factors
 

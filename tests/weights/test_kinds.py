@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from monogram.engine.topk import Eligible
+from monogram.engine.topk.best import Eligible
 from monogram.errors import ModelFileError
 from monogram.weights import Factors, Sparse, from_tensors
 

@@ -14,7 +14,7 @@ from monogram.data.interactions import Interactions
 from monogram.data.options import check_seed
 from monogram.data.splits import Split
 from monogram.engine.runtime import threads as parallel
-from monogram.engine.topk import Best, Eligible
+from monogram.engine.topk.best import Best, Eligible
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.evaluation import metrics as metrics_
 from monogram.evaluation.metrics import BY_CATALOGUE, BY_USER, Lists, Metric

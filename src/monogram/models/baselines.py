@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
-from monogram.engine import thin
 from monogram.engine.gram.cosine import Cosines
 from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, measure
+from monogram.engine.topk import column_topk
 from monogram.models.base import Recommender
 from monogram.models.parameters import param
 from monogram.models.work import Work
@@ -46,9 +46,9 @@ class ItemKNN(Recommender):
 
     def _plan(self, size: Size, work: Work) -> Plan:
         n = size.items
-        weights = 2 * n * min(self.k, n) * thin.entry_bytes(work.dtype)  # by column, joined, and in rows
+        weights = 2 * n * min(self.k, n) * column_topk.entry_bytes(work.dtype)  # by column, joined, and in rows
         seconds = size.pairs_by_user * 2e-9 / work.threads + n * n * 2e-9 / work.threads
-        needed = weights + 8 * n * thin.WIDTH + 12 * size.events + WORKSPACE
+        needed = weights + 8 * n * column_topk.WIDTH + 12 * size.events + WORKSPACE
         cost = Cost("none", needed, size.pairs_by_user, seconds, "ask for a lower k")
         return Plan(size.users, n, size.events, work.dtype, work.budget, cost, (cost,))
 
@@ -58,4 +58,4 @@ class ItemKNN(Recommender):
 
     def _weights(self, log: Interactions, work: Work) -> Weights:
         cosines = Cosines(log.matrix, self.shrink, work.threads)
-        return Sparse(thin.thin(cosines.columns, log.n_items, self.k, dtype=work.dtype, threads=work.threads))
+        return Sparse(column_topk.thin(cosines.columns, log.n_items, self.k, dtype=work.dtype, threads=work.threads))

@@ -9,9 +9,9 @@ import numpy as np
 
 from monogram.data.interactions import Interactions
 from monogram.data.options import check_seed
-from monogram.engine import thin
 from monogram.engine.runtime import memory
-from monogram.engine.topk import Eligible
+from monogram.engine.topk import column_topk
+from monogram.engine.topk.best import Eligible
 from monogram.errors import MemoryBudgetError, ParameterError
 from monogram.models.base import Recommender
 from monogram.weights import Sparse, Weights
@@ -55,7 +55,7 @@ def prune(model: Model, keep: int, *, seed: int, threads: int) -> Model:
     check_seed(seed)
     dtype = np.dtype(model.report_.dtype)
     _require(log.n_items, min(keep, log.n_items), dtype)
-    matrix = thin.thin(weights.columns, log.n_items, keep, dtype=dtype, diagonal=True, threads=threads)
+    matrix = column_topk.thin(weights.columns, log.n_items, keep, dtype=dtype, diagonal=True, threads=threads)
     sparse = Sparse(matrix)
     overlap, users = _overlap(log, weights, sparse, seed, threads)
     pruned = type(model)(**model.params())
@@ -79,7 +79,7 @@ def _check(model: Recommender, weights: Weights, keep: Any) -> None:
 
 
 def _require(items: int, keep: int, dtype: np.dtype[Any]) -> None:
-    needed = items * (keep + 1) * thin.entry_bytes(dtype) + 3 * 8 * items * thin.WIDTH
+    needed = items * (keep + 1) * column_topk.entry_bytes(dtype) + 3 * 8 * items * column_topk.WIDTH
     free = memory.parse(None)
     if needed > free:
         raise MemoryBudgetError(

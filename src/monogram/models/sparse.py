@@ -14,7 +14,7 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import dense
 from monogram.engine.iterative import slim
 from monogram.engine.plan import Extra, Plan, Size, measure, plan
-from monogram.engine.thin import entry_bytes
+from monogram.engine.topk.column_topk import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.models.base import Recommender
 from monogram.models.parameters import param

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import UNSET
 
-from monogram.engine.topk import Best
+from monogram.engine.topk.best import Best
 from monogram.errors import ParameterError, UnknownIdError
 from monogram.ranking import shorten
 from monogram.server import questions, schemas

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.engine.topk import Best
+from monogram.engine.topk.best import Best
 from monogram.ranking import Histories, eligible
 from monogram.weights import Dense, Fixed, Sparse, Weights
 from monogram.weights.rescaled import Rescaled

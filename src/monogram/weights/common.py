@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.topk import Best, Eligible
+from monogram.engine.topk.best import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning
 
 Float = NDArray[np.float64]

@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.gathering import heads_by_gathering
 from monogram.engine.inverse.dense import dual_solve, exact_columns, rooted
 from monogram.engine.runtime import threads as parallel
-from monogram.engine.topk import Best, Eligible
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.dual import heads_by_gathering
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell
 
 

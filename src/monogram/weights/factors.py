@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import row_sums
-from monogram.engine.scores import sum_rows
-from monogram.engine.topk import Best, Eligible, best_by_products
+from monogram.engine.topk.best import Best, Eligible, best_by_products
+from monogram.engine.topk.scores import sum_rows
 from monogram.errors import ModelFileError
 from monogram.weights.common import Float, Indices, Tensors, checked
 

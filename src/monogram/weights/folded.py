@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.iterative.wrmf import ridges, solve
-from monogram.engine.topk import Best, Eligible, best_by_products
+from monogram.engine.topk.best import Best, Eligible, best_by_products
 from monogram.errors import ModelFileError
 from monogram.weights.common import Float, Indices, Tensors, checked
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from monogram.engine.bounds import Terms, best_by_columns, rescored
 from monogram.engine.inverse import matrix_free
 from monogram.engine.inverse.dense import rooted
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
 from monogram.engine.runtime import threads as parallel
-from monogram.engine.topk import Best, Eligible
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.bounds import Terms, best_by_columns, rescored
 from monogram.errors import ModelFileError, MonogramWarning
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part
 

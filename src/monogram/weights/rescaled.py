@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from monogram.engine.topk import Best, Eligible, heads_by_scores
+from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ParameterError
 from monogram.weights.common import Float, Indices, Tensors, batches, joined, part
 from monogram.weights.dense import Dense

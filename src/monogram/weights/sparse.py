@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from monogram.engine.scores import sum_sparse_rows
-from monogram.engine.topk import Best, Eligible, best_by_sparse_rows
+from monogram.engine.topk.best import Best, Eligible, best_by_sparse_rows
+from monogram.engine.topk.scores import sum_sparse_rows
 from monogram.errors import ModelFileError
 from monogram.weights.common import Float, Indices, Tensors, checked, whole_numbers
 

@@ -23,7 +23,7 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse.dense import Stage, probes, silent
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel
-from monogram.engine.thin import from_columns
+from monogram.engine.topk.column_topk import from_columns
 from monogram.errors import MemoryBudgetError
 
 Float = NDArray[np.float64]

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.heads import bounds
-from monogram.engine.heap import offer, sort
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel
-from monogram.engine.topk import Best, Eligible, arrays, empty
+from monogram.engine.topk.best import Best, Eligible, arrays, empty
+from monogram.engine.topk.selection import offer, sort
+from monogram.engine.topk.several_heads import bounds
 
 LANES = 8  # users gathered side by side: one cache line of float64
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.heap import offer, sort
 from monogram.engine.runtime.jit import kernel
+from monogram.engine.topk.selection import offer, sort
 
 Float = NDArray[np.float64]
 

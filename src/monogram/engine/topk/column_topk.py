@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.heap import offer
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel
+from monogram.engine.topk.selection import offer
 
 WIDTH = 256  # columns at a time
 

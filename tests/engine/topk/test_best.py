@@ -8,9 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine import topk
-from monogram.engine.gathering import best_by_gathering, heads_by_gathering
-from monogram.engine.topk import (
+from monogram.engine.topk import best as topk
+from monogram.engine.topk.best import (
     Eligible,
     best_by_products,
     best_by_rows,
@@ -18,6 +17,7 @@ from monogram.engine.topk import (
     heads_by_rows,
     heads_by_scores,
 )
+from monogram.engine.topk.dual import best_by_gathering, heads_by_gathering
 
 
 def pointers(lists):

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine import heads
-from monogram.engine.heads import select_heads
-from monogram.engine.heap import close, keep, select, sort, worse
 from monogram.engine.runtime import threads as parallel
 from monogram.engine.runtime.jit import kernel
-from monogram.engine.scores import add_sparse_rows
+from monogram.engine.topk import several_heads
+from monogram.engine.topk.scores import add_sparse_rows
+from monogram.engine.topk.selection import close, keep, select, sort, worse
+from monogram.engine.topk.several_heads import select_heads
 
 TILE = 4096  # columns: 32 kB of float64 sums
 USERS = 512  # a block of users shares the rows it reads
@@ -115,7 +115,7 @@ def _by_rows(
 ) -> list[Best]:
     """One Best for each head; without heads one, of the sums as they are."""
     best = empty(histories.shape[0], k, max(1, len(scales)))
-    data, bounds_ = histories.data.astype(np.float64), heads.bounds(scales)
+    data, bounds_ = histories.data.astype(np.float64), several_heads.bounds(scales)
 
     def block(start: int, stop: int) -> None:
         _rows(
@@ -192,7 +192,7 @@ def heads_by_scores(
     scores: NDArray[Any], scales: NDArray[np.float64], eligible: Eligible, k: int, *, threads: int = 1
 ) -> list[Best]:
     """For each head, a row of `scales`: the top k by its factors times whole rows of scores, which are spent by it."""
-    best, bounds_ = empty(len(scores), k, len(scales)), heads.bounds(scales)
+    best, bounds_ = empty(len(scores), k, len(scales)), several_heads.bounds(scales)
 
     def block(start: int, stop: int) -> None:
         _whole_heads(scores, scales, *bounds_, *arrays(eligible), *best, start, stop)

@@ -1,0 +1,1 @@
+"""The best items of scores that are never all held."""
