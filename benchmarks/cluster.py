@@ -21,7 +21,7 @@ from monogram.cluster.cost import LINE, moved
 from monogram.cluster.gram import tile_side, tiles
 from monogram.engine import plan
 from monogram.engine.gram import accumulate
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.runtime.memory import show
 
 SIZES = [  # users, items, events, workers, way

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.engine.runtime import memory, threads
+from monogram.engine.runtime import memory, parallel
 
 
 def generated(items, users_an_item=1.5, events_a_user=20, seed=0):
@@ -64,7 +64,7 @@ def main():
     users = list(log.users)[:2000]
     start = time.perf_counter()
     model.recommend(users, k=20)
-    print(f"top 20 of {len(users):,} users in {time.perf_counter() - start:.2f} s on {threads.count(None)} cores")
+    print(f"top 20 of {len(users):,} users in {time.perf_counter() - start:.2f} s on {parallel.count(None)} cores")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.data.vocabulary import Vocabulary
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Eligible
 from monogram.errors import MissingExtraError, ParameterError
 from monogram.weights import Weights

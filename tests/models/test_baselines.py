@@ -44,7 +44,7 @@ def test_item_knn_is_its_formula(seed, k, shrink, weighted):
 
 def test_the_blocks_and_the_threads_change_nothing(world, monkeypatch):
     whole = mg.ItemKNN(k=4).fit(world, threads=1).weights_.matrix
-    monkeypatch.setattr(thin, "WIDTH", 7)
+    monkeypatch.setattr(column_topk, "WIDTH", 7)
     for threads in (1, 3):
         part = mg.ItemKNN(k=4).fit(world, threads=threads).weights_.matrix
         np.testing.assert_array_equal(part.indices, whole.indices)

@@ -59,7 +59,7 @@ class Thin(mg.Recommender):
     ids=["dense", "dual", "with a diagonal", "factors", "sparse"],
 )
 def test_the_largest_of_each_column_stay(world, model, solver, dtype, keep, monkeypatch):
-    monkeypatch.setattr(thin, "WIDTH", 8)
+    monkeypatch.setattr(column_topk, "WIDTH", 8)
     model.fit(world, solver=solver, dtype=dtype)
     before = model.item_weights()
     pruned = model.prune(keep=keep)

@@ -318,7 +318,7 @@ def test_an_error_leaves_the_model_as_it_was(solver, monkeypatch):
     monkeypatch.setattr(updates, "DRIFT", {"float32": 0.0})
     monkeypatch.setattr(updates, "WORSE", 0.0)
     check(NumericalError, "residual would be", lambda: model.add_users(more, on_drift="error"))
-    monkeypatch.setattr(update, "_solve", rounding)
+    monkeypatch.setattr(woodbury, "_solve", rounding)
     for policy in ("error", "warn"):
         check(NumericalError, "too coarse", lambda policy=policy: model.add_users(more, on_drift=policy))
     monkeypatch.setattr(mg.EDLAE, "_fit", rounding)
@@ -377,7 +377,7 @@ def test_an_interrupt_while_the_weights_are_rewritten_leaves_no_model(monkeypatc
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(update, "_rescale", stop)
+    monkeypatch.setattr(woodbury, "_rescale", stop)
     with pytest.raises(KeyboardInterrupt):
         model.add_users(part(log, range(50, 70)))
     with pytest.raises(NotFittedError):

@@ -105,7 +105,7 @@ def made(monkeypatch):
 
         monkeypatch.setattr(room, name, call)
 
-    count(inverse, "primal")
+    count(dense, "primal")
     count(families, "gram")
     count(families, "directions")
     return found

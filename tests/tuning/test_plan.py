@@ -28,7 +28,7 @@ def split(log):
 @pytest.fixture
 def cheap(monkeypatch):
     """An eigendecomposition that costs nothing: then every path is taken."""
-    monkeypatch.setattr(path, "EIGEN", {"float32": 0.0, "float64": 0.0})
+    monkeypatch.setattr(ridge_path, "EIGEN", {"float32": 0.0, "float64": 0.0})
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def made(monkeypatch):
         return call
 
     for name in ("primal", "dual"):
-        monkeypatch.setattr(inverse, name, counted("inverses", getattr(inverse, name)))
-    monkeypatch.setattr(path, "decompose", counted("paths", ridge_path.decompose))
+        monkeypatch.setattr(dense, name, counted("inverses", getattr(dense, name)))
+    monkeypatch.setattr(ridge_path, "decompose", counted("paths", ridge_path.decompose))
     real = Recommender.fit
 
     def fit(self, source, **more):
@@ -141,15 +141,15 @@ def test_it_is_not_taken_where_it_cannot_be(split, cheap, monkeypatch):
     assert paths(memory=room + 200_000)[0] == 1
     assert paths(given=settings[:1])[0] == 0
     assert paths(left=Budget(settings=1))[0] == 0
-    monkeypatch.setattr(path, "LARGEST", 10)
+    monkeypatch.setattr(ridge_path, "LARGEST", 10)
     assert "at most 10 items" in paths()[1]
-    monkeypatch.setattr(path, "LARGEST", 1000)
-    monkeypatch.setattr(path, "COARSE", 1e12)
+    monkeypatch.setattr(ridge_path, "LARGEST", 1000)
+    monkeypatch.setattr(ridge_path, "COARSE", 1e12)
     assert "too coarse" in paths()[1]
 
 
 def test_an_l2_too_small_for_it_keeps_its_inverse(split, cheap, monkeypatch):
-    monkeypatch.setattr(path, "lowest", lambda *_: 5.0)
+    monkeypatch.setattr(ridge_path, "lowest", lambda *_: 5.0)
     planned = plan(Families(Task(split, parse("ndcg@5"))), on_a_path(0), Budget())
     assert (planned.counts()["inverses"], planned.counts()["paths"]) == (1, 1)
     (alone,) = [step.group for step in planned.steps if step.way == "inverse"]
@@ -215,7 +215,7 @@ MODELS = ["ease", "edlae", "deql", "low_rank_dlae", "lrr", "rg2", "popularity", 
 @pytest.mark.filterwarnings("ignore")
 def test_what_the_plan_says_is_done(log, taken, budget, made, monkeypatch):
     if taken:
-        monkeypatch.setattr(path, "EIGEN", {"float32": 0.0, "float64": 0.0})
+        monkeypatch.setattr(ridge_path, "EIGEN", {"float32": 0.0, "float64": 0.0})
     space = {
         "edlae": {"l2": [10, 20, 40], "dropout": [1 / 3, 0.5, 2 / 3]},
         "low_rank_dlae": {"rank": [3, 5], "dropout": 0.4},

@@ -327,7 +327,7 @@ def test_a_power_of_popularity_is_searched_where_the_cut_sees_it_shift(log, give
     how = {"protocol": "temporal"} if given == "protocol" else {"protocol": "holdout", "validation": inner}
     made = []
     real = dense.primal
-    monkeypatch.setattr(inverse, "primal", lambda *a, **b: made.append(a[0].shape) or real(*a, **b))
+    monkeypatch.setattr(dense, "primal", lambda *a, **b: made.append(a[0].shape) or real(*a, **b))
     found = mg.tune(log, "tempered", space={"tempered": HELD}, **how, **SMALL)
     assert {-0.4, -0.05, 0.0, 0.05, 0.4} <= powers(found, "item_power")
     assert {0.0, 0.5, 1.0} < powers(found, "user_power")

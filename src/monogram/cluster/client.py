@@ -165,9 +165,9 @@ def _local(number: str | None) -> Iterator[Any]:
     """Worker processes on this machine, one a core where their number is not given."""
     from distributed import LocalCluster
 
-    from monogram.engine.runtime import threads
+    from monogram.engine.runtime import parallel
 
-    workers = threads.count(None) if number is None else int(number)
+    workers = parallel.count(None) if number is None else int(number)
     if not 1 <= workers <= 1024:
         raise ParameterError(f"cluster 'local:{workers}'; expected 1 to 1024 processes")
     how: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1"}

@@ -1,4 +1,4 @@
-"""AᵀA of a log on a cluster: what the block Lanczos of `engine.lowrank.spectrum` multiplies with, summed over partitions."""
+"""AᵀA of a log on a cluster, summed over partitions: what `engine.lowrank.spectrum` multiplies with."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from monogram.cluster.client import Cluster, Run
 from monogram.cluster.gram import Key, spans, tile_side, tiles
 from monogram.engine.inverse import dense
 from monogram.engine.inverse.dense import Stage, silent
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 
 Float = NDArray[np.float64]
 SLAB = 64_000_000  # bytes of C that come at once

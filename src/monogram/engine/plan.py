@@ -14,7 +14,7 @@ from monogram.engine.inverse import probing
 from monogram.engine.inverse.tile_store import disk_bytes
 from monogram.engine.inverse.tiled_cholesky import HELD, tile_size
 from monogram.engine.lowrank.spectrum import SLAB, method, widths
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.runtime.memory import show
 from monogram.errors import MemoryBudgetError, ParameterError, StorageError
 
@@ -251,7 +251,7 @@ def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any
 
 
 def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The price of `engine.inverse.matrix_free`: no square array; the fit tests it and may estimate the diagonal; answers are dear."""
+    """The cost of `engine.inverse.matrix_free`: no square array; a fit estimates the diagonal, and each history is solved."""
     name, threads = np.dtype(dtype).name, parallel.count(threads)
     columns, width = probing.fitted(size.items, diagonal), free.width(size.users, size.items, name)
     blocks = min(columns, width) * free.column_bytes(size.users, size.items, name)
@@ -293,7 +293,7 @@ def on_disk(size: Size, budget: int, *, dtype: Any = np.float32, threads: int = 
 
 
 def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1) -> tuple[Cost, Cost]:
-    """The price of `rank` eigenpairs by the items ("primal") and by the users ("dual"); see `engine.lowrank.spectrum`."""
+    """The cost of `rank` eigenpairs (`engine.lowrank.spectrum`) by the items ("primal") and by the users ("dual")."""
     threads = parallel.count(threads)
     primal, dual = (_spectral_cost(name, size, rank, np.dtype(dtype), threads) for name in ("primal", "dual"))
     return primal, dual

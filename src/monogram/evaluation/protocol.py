@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.data.options import check_seed
 from monogram.data.splits import Split
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.evaluation import metrics as metrics_

@@ -19,7 +19,7 @@ from monogram.data.readers import as_interactions
 from monogram.engine.inverse.dense import silent
 from monogram.engine.plan import Cost, Plan, Size, guess, measure
 from monogram.engine.runtime import memory as memory_
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
 from monogram.models import clusters, parameters
 from monogram.models.explanation import Explanation

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine.iterative import wrmf
 from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, calibrate, measure
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.errors import NumericalError
 from monogram.models.base import Recommender
 from monogram.models.parameters import param

@@ -22,7 +22,7 @@ from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
 from monogram.engine.runtime import memory as memory_
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
 from monogram.models.files import finite, log_from, log_tensors
 from monogram.models.work import Work, check_dtype, check_solver

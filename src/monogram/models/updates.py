@@ -22,7 +22,7 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import dense, woodbury
 from monogram.engine.inverse import matrix_free as free
 from monogram.engine.runtime import memory as memory_
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
 from monogram.models import matrix_free
 from monogram.models.autoencoder import Again, Autoencoder, Kept, alike, factor, roots, used

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.splits import Split
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured, measure_heads, measure_model
 from monogram.models.base import Recommender

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.errors import DataError, ModelFileError, MonogramError, UnknownIdError, one_of
 from monogram.models import files, live
 from monogram.models.base import Recommender

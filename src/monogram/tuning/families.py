@@ -30,7 +30,7 @@ from monogram.engine.inverse import ridge_path
 from monogram.engine.plan import Cost, Size
 from monogram.engine.plan import measure as measure_size
 from monogram.engine.runtime import memory as memory_
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric

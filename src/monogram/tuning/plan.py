@@ -1,8 +1,8 @@
 """What a round of a search does, before it is done: which settings share what, and what that costs.
 
 Full-rank models of several l2 whose ratio of dropout/(1 − dropout) to l2 is the same (as where there is no dropout) can
-be tried by one eigendecomposition in place of an inverse for each l2 (see `engine.inverse.ridge_path`). It is taken where it is
-cheaper, the memory holds it, and it ends within the time left.
+be tried by one eigendecomposition (`engine.inverse.ridge_path`) in place of an inverse for each l2. It is taken where
+it is cheaper, the memory holds it, and it ends within the time left.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from monogram.data.splits import Split
-from monogram.engine.runtime import threads
+from monogram.engine.runtime import parallel
 from monogram.evaluation.protocol import measure_model
 from monogram.evaluation.result import Evaluation
 from monogram.evaluation.statistics import Difference
@@ -113,7 +113,7 @@ def finish(study: Study, split: Split, task: Task, best: Trial, seed: int, ease:
 
 def _measured(setting: Setting, split: Split, task: Task, keep: bool = False) -> tuple[Any, dict[str, float], Any]:
     model = setting.make().fit(split.train, **task.how)
-    values, catalogue = measure_model(model, split, (task.metric,), threads.count(task.threads))
+    values, catalogue = measure_model(model, split, (task.metric,), parallel.count(task.threads))
     if not keep:
         model._forget()
     return values, catalogue, model

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.inverse.dense import dual_solve, exact_columns, rooted
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.dual import heads_by_gathering
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from monogram.engine.inverse import matrix_free
 from monogram.engine.inverse.dense import rooted
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.bounds import Terms, best_by_columns, rescored
 from monogram.errors import ModelFileError, MonogramWarning

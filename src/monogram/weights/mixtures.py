@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.weights.common import Float, batches, joined, part
 from monogram.weights.dense import Dense

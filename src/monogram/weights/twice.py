@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import multiply
 from monogram.engine.inverse.dense import dual_solve
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError
 from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell

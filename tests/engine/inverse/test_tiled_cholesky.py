@@ -150,9 +150,9 @@ def test_stopped_at_any_write_it_ends_with_the_same_bits(small, tmp_path, monkey
             raise Killed
         real_line(file, entry)
 
-    monkeypatch.setattr(tiles, "put", put)
+    monkeypatch.setattr(tile_store, "put", put)
     monkeypatch.setattr(disk_, "put", put)
-    monkeypatch.setattr(tiles, "_line", line)
+    monkeypatch.setattr(tile_store, "_line", line)
     stops, at = 0, 1
     while True:
         left = at
@@ -339,7 +339,7 @@ def test_a_full_disk(small, tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         real(file, position, values)
 
-    monkeypatch.setattr(tiles, "put", put)
+    monkeypatch.setattr(tile_store, "put", put)
     with pytest.raises(StorageError, match=r"No space left on device. It needs 10.5 kB in .*goes on from it"):
         disk(matrix, penalties, **how)
     (folder,) = tmp_path.iterdir()

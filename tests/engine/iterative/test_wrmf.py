@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from monogram.engine.iterative import wrmf
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.errors import NumericalError
 
 L2, ALPHA = 0.05, 4.1

@@ -177,7 +177,7 @@ def test_each_v_is_the_best_for_its_item():
 
 def test_u_converges_to_the_best_for_v(monkeypatch):
     problem, gram, full, left, right = started()
-    monkeypatch.setattr(descent, "STEPS", 200)
+    monkeypatch.setattr(student_loops, "STEPS", 200)
     u, v = student_loops._improve_left(problem, left, right)
     np.testing.assert_allclose(off(full @ off(u @ v.T) - gram) @ v, 0, atol=1e-5)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import gram
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.runtime.jit import kernel
 
 Float = NDArray[np.float64]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from monogram.engine.gram.accumulate import gram, squares
 from monogram.engine.gram.operators import multiply
 from monogram.engine.linalg.cholesky import potrf, potri
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.runtime.jit import kernel
 
 Float = NDArray[np.float64]

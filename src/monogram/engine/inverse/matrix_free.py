@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse.dense import probes
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.runtime.jit import kernel
 
 Float = NDArray[np.float64]

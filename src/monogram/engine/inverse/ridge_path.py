@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from monogram.engine.gram.accumulate import gram
 from monogram.engine.gram.operators import multiply
 from monogram.engine.plan import WORKSPACE, Cost, Size, calibrate
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.errors import NumericalError
 
 Float = NDArray[np.float64]

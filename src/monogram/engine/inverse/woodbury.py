@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.inverse.dense import dual_solve
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.runtime.jit import kernel
 from monogram.errors import NumericalError
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse.dense import Stage, probes, silent
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk.column_topk import from_columns
 from monogram.errors import MemoryBudgetError

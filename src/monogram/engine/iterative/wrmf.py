@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.linalg.small_cholesky import TILE, add_products, factor, substitute
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.runtime.jit import fused
 from monogram.errors import NumericalError
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk.best import Best, Eligible, arrays, whole
 from monogram.engine.topk.selection import worse

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from monogram.engine.runtime import threads as parallel
+from monogram.engine.runtime import parallel
 from monogram.errors import ParameterError
 
 
