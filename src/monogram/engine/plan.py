@@ -251,7 +251,7 @@ def _cost(solver: str, side: int, events: int, pairs: float, dtype: np.dtype[Any
 
 
 def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The cost of `engine.inverse.matrix_free`: no square array; a fit estimates the diagonal, and each history is solved."""
+    """The cost of `engine.inverse.matrix_free`: no square array; each history is solved for."""
     name, threads = np.dtype(dtype).name, parallel.count(threads)
     columns, width = probing.fitted(size.items, diagonal), free.width(size.users, size.items, name)
     blocks = min(columns, width) * free.column_bytes(size.users, size.items, name)

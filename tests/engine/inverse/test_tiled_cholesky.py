@@ -200,7 +200,7 @@ SLOW = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_tiled import setting, room, np, tiled
+from test_tiled_cholesky import setting, room, np, tiled
 from monogram.engine.inverse import disk as disk_
 disk_.tile_size = lambda n, budget, itemsize: 50
 matrix, penalties = setting(300)
@@ -417,7 +417,7 @@ MEASURE = """
 import json, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_tiled import setting, np
+from test_tiled_cholesky import setting, np
 from monogram.engine.runtime import memory
 from monogram.engine.inverse.disk import disk
 matrix, penalties = setting({n})
