@@ -200,7 +200,7 @@ SLOW = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_tiled_cholesky import setting, room, np, tiled
+from test_tiled_cholesky import setting, room, np, tiled_cholesky
 from monogram.engine.inverse import disk as disk_
 disk_.tile_size = lambda n, budget, itemsize: 50
 matrix, penalties = setting(300)
