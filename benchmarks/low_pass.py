@@ -22,7 +22,7 @@ from monogram.data.splits import Split
 from monogram.engine.gram import user_weights
 from monogram.evaluation import metrics, statistics
 from monogram.evaluation.protocol import measure
-from monogram.models.autoencoder import used
+from monogram.models.inverse import used
 from monogram.models.two_step import directions
 from monogram.models.work import Work
 from monogram.reports import writers

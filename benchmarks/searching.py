@@ -19,7 +19,7 @@ from monogram.data.splits import Split
 from monogram.engine.gram import user_weights
 from monogram.evaluation import metrics, statistics
 from monogram.evaluation.protocol import measure_heads
-from monogram.models.autoencoder import used
+from monogram.models.inverse import used
 from monogram.reproduce.cache import Cache
 from monogram.weights import Twice
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from monogram.models.factorization import WRMF
     from monogram.models.files import load
     from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE, Tempered
+    from monogram.models.inverse import Inverse
+    from monogram.models.recipe import GramRecipe, Penalties
     from monogram.models.sparse import SLIM
     from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
     from monogram.models.spectrum import Spectrum
@@ -37,12 +39,15 @@ _HOMES: dict[str, str] = {
     "DropoutMF": "monogram.models.spectral",
     "EASE": "monogram.models.full_rank",
     "EDLAE": "monogram.models.full_rank",
+    "GramRecipe": "monogram.models.recipe",
     "Interactions": "monogram.data.interactions",
+    "Inverse": "monogram.models.inverse",
     "ItemKNN": "monogram.models.baselines",
     "LRR": "monogram.models.spectral",
     "LowRankDLAE": "monogram.models.students",
     "LowRankEDLAE": "monogram.models.students",
     "NuclearPower": "monogram.models.spectral",
+    "Penalties": "monogram.models.recipe",
     "Popularity": "monogram.models.baselines",
     "RG2": "monogram.models.spectral",
     "Recommender": "monogram.models.base",
@@ -75,11 +80,14 @@ __all__ = [
     "WLAE",
     "WRMF",
     "DropoutMF",
+    "GramRecipe",
     "Interactions",
+    "Inverse",
     "ItemKNN",
     "LowRankDLAE",
     "LowRankEDLAE",
     "NuclearPower",
+    "Penalties",
     "Popularity",
     "Recommender",
     "RegularizedPCA",

@@ -96,7 +96,7 @@ LARGE = (80_000, 60_000, 10**6)
 
 
 def test_the_disk_is_planned_when_nothing_fits_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("monogram.models.autoencoder.free", lambda _: 10**12)
+    monkeypatch.setattr("monogram.models.inverse.free", lambda _: 10**12)
     planned = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path)
     assert planned.chosen.solver == "disk"
     assert planned.fits
@@ -121,7 +121,7 @@ def test_no_files_unless_a_folder_was_named():
 
 
 def test_a_disk_without_room_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("monogram.models.autoencoder.free", lambda _: 10**9)
+    monkeypatch.setattr("monogram.models.inverse.free", lambda _: 10**9)
     instead = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path)
     assert instead.chosen.solver == "matrix_free"
     assert "the disk has room for 1 GB, not for 2" in instead.why

@@ -13,7 +13,7 @@ from monogram import store
 from monogram.engine.gram import user_weights as weighting
 from monogram.errors import ModelFileError, ParameterError
 from monogram.models import live, updates
-from monogram.models.autoencoder import Again
+from monogram.models.inverse_model import RefitSource
 
 SOLVERS = ["primal", "dual"]
 EXACT = [*SOLVERS, "disk", "matrix_free"]
@@ -258,7 +258,7 @@ def ordered(model):
 
 def refitted(model, log, **how):
     """A fit with the factor of the weights that a model has recorded."""
-    return type(model)(**model.params()).fit(Again(log, model.report_.unit), **how)
+    return type(model)(**model.params()).fit(RefitSource(log, model.report_.unit), **how)
 
 
 @pytest.mark.usefixtures("no_refit")

@@ -208,7 +208,7 @@ def test_frozen_penalties_are_those_of_the_fit(model, solver):
     penalties = 3 + 0.4 / 0.6 * (first**2).sum(axis=0)
     exact = np.linalg.inv(dense.T @ dense + np.diag(penalties))
     c, d = np.diag(exact), (dense**2).sum(axis=0)
-    theta, delta = model._head(c, penalties, d, (dense > 0).sum(axis=0))
+    theta, delta = model.formula().head(c, penalties, d, (dense > 0).sum(axis=0))
     expected = -exact * (theta / c)
     np.fill_diagonal(expected, delta)
     np.testing.assert_allclose(found.item_weights(), expected, atol=1e-12)
@@ -391,7 +391,7 @@ def test_models_that_are_no_inverse_say_so(world):
     with pytest.raises(ParameterError, match="was pruned"):
         pruned.add_users(more)
     with pytest.raises(ParameterError, match="cannot be changed without a refit"):
-        student.forget_users([0])
+        updates.forget_users(student, [0], updates.How())
     with pytest.raises(ParameterError, match="θ = 0"):
         mg.DLAE(l2=0, dropout=0).fit(world, dtype="float64", solver="primal").forget_users([0])
     with pytest.raises(NotFittedError):

@@ -8,6 +8,7 @@ import pytest
 import monogram as mg
 from monogram.evaluation.metrics import parse
 from monogram.evaluation.protocol import measure_model
+from monogram.models.recipe import GramRecipe, Penalties
 from monogram.reproduce import family
 
 
@@ -35,7 +36,7 @@ def test_one_inverse_for_all(world, solver):
 
 
 def test_who_is_of_a_family():
-    assert family.key(mg.EASE(l2=5)) == family.key(mg.DEQL(l2=5, dropout=0)) == (5, 0)
+    assert family.key(mg.EASE(l2=5)) == family.key(mg.DEQL(l2=5, dropout=0)) == (GramRecipe(), Penalties(5))
     assert family.key(mg.LowRankDLAE(l2=5)) is None, "a student has other weights than its teacher"
     assert family.key(mg.LRR()) is None
 

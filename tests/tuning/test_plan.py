@@ -12,7 +12,7 @@ from monogram.evaluation.metrics import parse
 from monogram.models.base import Recommender
 from monogram.tuning import families, search
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Task, grouped, rates
+from monogram.tuning.families import Families, Task, grouped, shared
 from monogram.tuning.plan import plan
 from monogram.tuning.settings import Setting
 
@@ -153,7 +153,7 @@ def test_an_l2_too_small_for_it_keeps_its_inverse(split, cheap, monkeypatch):
     planned = plan(Families(Task(split, parse("ndcg@5"))), on_a_path(0), Budget())
     assert (planned.counts()["inverses"], planned.counts()["paths"]) == (1, 1)
     (alone,) = [step.group for step in planned.steps if step.way == "inverse"]
-    assert rates(alone) == [(2.0, 0.0)]
+    assert shared(alone) == [(mg.GramRecipe(), mg.Penalties(2.0))]
 
 
 def test_what_is_not_on_a_path(split, cheap):
@@ -166,8 +166,12 @@ def test_what_is_not_on_a_path(split, cheap):
         Setting.of("edlae", {"l2": 30, "dropout": 0.75001}),  # not quite
     ]
     planned = plan(Families(Task(split, parse("ndcg@5"))), mixed, Budget())
-    paths = [sorted(rates(step.group)) for step in planned.steps if step.way == "path"]
-    assert paths == [[(1, 0), (2, 0)], [(10, 0.5), (20, pytest.approx(2 / 3))]]
+    paths = [sorted(shared(step.group), key=repr) for step in planned.steps if step.way == "path"]
+    plain = mg.GramRecipe()
+    assert paths == [
+        [(plain, mg.Penalties(1)), (plain, mg.Penalties(2))],
+        [(plain, mg.Penalties(10, 0.5)), (plain, mg.Penalties(20, 2 / 3))],
+    ]
     assert "dropout/(1 − dropout) = 0.1·l2" in str(planned)
 
 

@@ -20,8 +20,8 @@ from monogram.weights import Dense, from_tensors
 from monogram.weights.common import checked
 
 if TYPE_CHECKING:
-    from monogram.models.autoencoder import Kept
     from monogram.models.base import Recommender
+    from monogram.models.inverse_model import Kept
     from monogram.models.pruning import Pruning
     from monogram.models.work import Report
 
@@ -153,7 +153,7 @@ def _model(
 
 
 def _kept(tensors: dict[str, Any], items: int, verify: bool) -> Kept | None:
-    from monogram.models.autoencoder import Kept
+    from monogram.models.inverse_model import Kept
 
     own = {name.removeprefix("kept."): array for name, array in tensors.items() if name.startswith("kept.")}
     if not own:

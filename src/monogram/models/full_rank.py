@@ -2,7 +2,8 @@
 
 With S = XᵀX, d its diagonal, q = 1 − dropout, ℓ = l2 + (dropout/q)·d, C = (S + diag ℓ)⁻¹ and c = diag C,
 B = −C·diag(1/c) with zero diagonal regresses every item on all others, and every model here is
-W = B·diag(θ) + diag(δ). A model is its penalties ℓ and its (θ, δ).
+W = B·diag(θ) + diag(δ). A model is its `formula`: what S is, the penalties ℓ, and the
+head (θ, δ).
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine import plan
-from monogram.engine.gram import user_weights
 from monogram.engine.gram.accumulate import gram
-from monogram.engine.inverse import dense, probing
 from monogram.engine.inverse import matrix_free as free
-from monogram.engine.inverse.disk import Tiled
+from monogram.engine.inverse import probing
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models import matrix_free
-from monogram.models.autoencoder import Again, Autoencoder, Kept, Solved, factor, roots
+from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, Head, PopularityScaled, ZeroDiagonal
+from monogram.models.inverse import Inverse
+from monogram.models.inverse_model import InverseModel, Kept, RefitSource, factor
 from monogram.models.parameters import param
+from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import SOLVERS, Report, Work, check_solver
-from monogram.weights import Dense, Dual, Free, Weights
+from monogram.weights import Dense, Free, Weights
 
 if TYPE_CHECKING:
     from monogram.models.pruning import Pruning
@@ -35,14 +37,14 @@ Float = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False)
-class FullRank(Autoencoder):
+class FullRank(InverseModel):
     """Engine 1: the inverse becomes the weights, and can be changed in them; or, matrix-free, histories are solved for.
 
     What it does beside a fit by an inverse is in `updates` and `matrix_free`.
     """
 
+    updatable: ClassVar[bool] = True
     solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", free.NAME)
-    diagonal: ClassVar[bool] = True  # whether the scores need c = diag C
 
     def add_users(
         self,
@@ -147,15 +149,15 @@ class FullRank(Autoencoder):
         return True
 
     def _plan(self, size: Size, work: Work) -> Plan:
-        cost = plan.matrix_free(size, self.diagonal, dtype=work.dtype, threads=work.threads)
+        cost = plan.matrix_free(size, self.formula().head.needs_diagonal, dtype=work.dtype, threads=work.threads)
         return self._planned(size, work, (cost,))
 
     def _extra(self, size: Size, work: Work) -> Extra:
         kept = size.items**2 * np.dtype(work.dtype).itemsize if work.keep_gram else 0
-        return Extra(bytes=kept + self._copied(size.events))
+        return Extra(bytes=kept + self.formula().recipe.copied_bytes(size.events))
 
     def _source(self, log: Any) -> tuple[Interactions, Any]:
-        if isinstance(log, Again):
+        if isinstance(log, RefitSource):
             return log.log, log
         if not isinstance(log, FullRank):
             return super()._source(log)
@@ -165,8 +167,10 @@ class FullRank(Autoencoder):
         return log.log_, log
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
-        if isinstance(work.given, Again):
+        if isinstance(work.given, RefitSource):
             work.unit = work.given.unit
+        elif isinstance(work.given, Inverse):
+            return self._from_inverse(work.given, work)
         elif work.given is not None:
             from monogram.models import updates
 
@@ -180,12 +184,26 @@ class FullRank(Autoencoder):
             work.gram = np.zeros((log.n_items, log.n_items), work.dtype, order="F")
             if work.cluster is None:  # else it comes from there
                 gram(self._data(log, work), work.gram, threads=work.threads, done=lambda k: work.tick("gram", k))
-        solved = self._solve(log, work)
+        solved = self._solve(log, work, chosen)
         c = solved.inverse.diagonal
-        theta, delta = self._head(c, solved.penalties, solved.d, solved.counts)
-        weights = _weights(solved, log, theta, delta, work.threads)
+        theta, delta = solved.head(self.formula().head)
+        weights = solved.into_weights(log, theta, delta, work.threads)
         scale = factor(theta, c, work.dtype) if isinstance(weights, Dense) else None
         work.kept = Kept(c, solved.penalties, work.gram, scale)
+        return weights
+
+    def _from_inverse(self, given: Inverse, work: Work) -> Weights:
+        """The weights of a log whose inverse is there: no factorisation."""
+        if work.keep_gram:
+            raise ParameterError("keep_gram=True, but an Inverse given in place of a log has no Gram; fit on the log")
+        work.used, work.dtype, work.unit = "reused", given.dtype, given.unit
+        if given.report_ is not None:
+            work.residual, work.error = given.report_.residual, given.report_.error
+        theta, delta = given.solved.head(self.formula().head)
+        weights = given.weights(theta, delta, work.threads, work.budget)
+        c = given.solved.inverse.diagonal.copy()
+        scale = factor(theta, c, work.dtype) if isinstance(weights, Dense) else None
+        work.kept = Kept(c, given.solved.penalties, None, scale)
         return weights
 
     def _warm(self, work: Work) -> None:
@@ -199,11 +217,7 @@ class FullRank(Autoencoder):
     ) -> None:
         super()._become(log, weights, report, pruning, kept)
         if isinstance(weights, Free):
-            weights.head = type(self)(**self.params())._head  # of the parameters as they are now
-
-    def _theta(self, solved: Solved) -> Float:
-        """The rescaling θ by which it ranks what a history does not hold; see `shared_weights`."""
-        return self._head(solved.inverse.diagonal, solved.penalties, solved.d, solved.counts)[0]
+            weights.head = self.formula().head
 
 
 @dataclass(kw_only=True, eq=False)
@@ -216,11 +230,9 @@ class EASE(FullRank):
     name: ClassVar[str] = "ease"
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
 
-    def _rates(self) -> tuple[float, float]:
-        return self.l2, 0.0
-
-    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
-        return np.ones_like(c), np.zeros_like(c)
+    def formula(self) -> Formula:
+        """S, l2, and a zero diagonal."""
+        return Formula(GramRecipe(), Penalties(self.l2), ZeroDiagonal())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -235,11 +247,9 @@ class EDLAE(FullRank):
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
 
-    def _rates(self) -> tuple[float, float]:
-        return self.l2, self.dropout
-
-    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
-        return np.ones_like(c), np.zeros_like(c)
+    def formula(self) -> Formula:
+        """S, l2 and dropout, and a zero diagonal."""
+        return Formula(GramRecipe(), Penalties(self.l2, self.dropout), ZeroDiagonal())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -251,21 +261,17 @@ class DLAE(FullRank):
     """
 
     name: ClassVar[str] = "dlae"
-    diagonal: ClassVar[bool] = False
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
 
-    def _rates(self) -> tuple[float, float]:
-        return self.l2, self.dropout
-
-    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
-        theta = c * penalties
-        return theta, np.where(d == 0, 0.0, 1 - theta)
+    def formula(self) -> Formula:
+        """S, l2 and dropout, and a free diagonal."""
+        return Formula(GramRecipe(), Penalties(self.l2, self.dropout), FreeDiagonal())
 
 
 @dataclass(kw_only=True, eq=False)
 class DEQL(FullRank):
-    """Autoencoder of the decoupled expected quadratic loss (Guo et al. 2026, eq. 5).
+    """InverseModel of the decoupled expected quadratic loss (Guo et al. 2026, eq. 5).
 
     Minimises E‖A ⊙ (X − (Δ ⊙ X)W)‖² + γ·l2·‖W‖² where Δ hides entries with probability `dropout` and A weighs hidden
     entries by `a`, kept ones by `b`; γ = q²p·a² + q³b² puts l2 in the units of S. Solution by column:
@@ -282,28 +288,19 @@ class DEQL(FullRank):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self._gamma() == 0:
+        if self._head().gamma == 0:
             raise ParameterError(
                 f"a = {self.a:g}, b = {self.b:g}, dropout = {self.dropout:g} leave no error to minimise; "
                 "expected b above 0, or a and dropout above 0"
             )
 
-    def _gamma(self) -> float:
-        q = 1 - self.dropout
-        return q**2 * self.dropout * self.a**2 + q**3 * self.b**2
+    def _head(self) -> DecoupledLoss:
+        return DecoupledLoss(Penalties(self.l2, self.dropout), self.a, self.b, self.zero_diagonal)
 
-    def _rates(self) -> tuple[float, float]:
-        return self.l2, self.dropout
-
-    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
-        q, gamma, b2 = 1 - self.dropout, self._gamma(), self.b**2
-        delta = np.zeros_like(c)
-        if not self.zero_diagonal and b2 > 0:
-            beta = d + penalties - 1 / c
-            below = q * b2 * d + gamma * self.l2 - (q**4 * b2**2 / gamma) * beta
-            live = (d > 0) & (below > 0)
-            delta[live] = (q * b2 * (1 / c - penalties))[live] / below[live]
-        return 1 / q - (q**2 * b2 / gamma) * delta, delta
+    def formula(self) -> Formula:
+        """S, l2 and dropout, and the optimum of the decoupled loss."""
+        head = self._head()
+        return Formula(GramRecipe(), head.penalties, head)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -326,36 +323,8 @@ class Tempered(FullRank):
     item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2)
     b: float = param(0.0, "weight of the error on kept entries; 0: none, and a zero diagonal", low=0, high=1e6)
 
-    def _rates(self) -> tuple[float, float]:
-        return self.l2, self.dropout
-
-    def _user_power(self) -> float:
-        return self.user_power
-
-    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
-        same: FullRank = EDLAE(l2=self.l2, dropout=self.dropout)
-        if self.b > 0:
-            same = DEQL(l2=self.l2, dropout=self.dropout, b=self.b)
-        theta, delta = same._head(c, penalties, d, counts)
-        popularity = user_weights.popularity(counts, self.item_power)
-        return theta * popularity, delta * popularity
-
-
-def shared_weights(solved: Solved, log: Interactions, threads: int) -> Dense | Dual:
-    """The weights B that models of one l2 and dropout share: (hB)·θ ranks as each of them; the inverse is gone after.
-
-    Their `heads` rank for every θ in one pass.
-    """
-    one = np.ones(log.n_items)
-    return _weights(solved, log, one, 0 * one, threads)
-
-
-def _weights(solved: Solved, log: Interactions, theta: Float, delta: Float, threads: int) -> Dense | Dual:
-    found, penalties = solved.inverse, solved.penalties
-    c = found.diagonal
-    if isinstance(found, Tiled):
-        return Dense(found.into_weights(-theta / c, delta, threads), found.scratch)
-    if isinstance(found, dense.Primal):
-        return Dense(found.into_weights(-theta / c, delta, threads))
-    scale = -theta / (c * penalties)
-    return Dual(found.inverse, log.matrix, penalties, scale, theta + delta, roots(log, solved.weights))
+    def formula(self) -> Formula:
+        """S with weights of users, l2 and dropout, and the head of EDLAE or DEQL times a power of popularity."""
+        penalties = Penalties(self.l2, self.dropout)
+        head: Head = DecoupledLoss(penalties, b=self.b) if self.b > 0 else ZeroDiagonal()
+        return Formula(GramRecipe(self.user_power), penalties, PopularityScaled(head, self.item_power))

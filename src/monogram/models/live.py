@@ -13,9 +13,9 @@ import numpy as np
 from monogram.engine.gram.accumulate import squares
 from monogram.errors import ParameterError, one_of
 from monogram.models import updates
-from monogram.models.autoencoder import used
 from monogram.models.base import Recommender
 from monogram.models.full_rank import DEQL, DLAE, EDLAE, FullRank
+from monogram.models.inverse import used
 from monogram.weights import Dense, Dual, Free, Weights
 from monogram.weights.rescaled import Rescaled
 
@@ -29,7 +29,7 @@ def parameters(model: Recommender) -> dict[str, Any]:
         return {}
     if not isinstance(model.weights_, Free) and model._kept is None:
         return {}
-    if model._user_power() and model.report_.unit is None:
+    if model.formula().recipe.weighted and model.report_.unit is None:
         return {}
     own = {name: value for name, value in model.params().items() if name not in COSTLY}
     return own | ({"b": AS_DEQL[type(model)]} if _as_deql(model) else {})
@@ -37,8 +37,8 @@ def parameters(model: Recommender) -> dict[str, Any]:
 
 def _as_deql(model: FullRank) -> bool:
     """Whether DEQL has the model among its own: without dropout b changes nothing, and it needs the diagonal of C."""
-    known = model.diagonal or not isinstance(model.weights_, Free)
-    return type(model) in AS_DEQL and model._rates()[1] > 0 and known
+    known = model.formula().head.needs_diagonal or not isinstance(model.weights_, Free)
+    return type(model) in AS_DEQL and model.formula().penalties.dropout > 0 and known
 
 
 def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
@@ -67,10 +67,10 @@ def _under(model: FullRank, other: FullRank) -> Weights:
     held = model.weights_
     if isinstance(held, Free):
         free = copy.copy(held)
-        free.head = other._head
+        free.head = other.formula().head
         return free
-    kept, data = model._kept, model._scaled(model.log_.matrix, model.report_.unit)
-    theta, delta = other._head(kept.c, kept.penalties, squares(data), used(data))
+    kept, data = model._kept, model.formula().recipe.data(model.log_.matrix, model.report_.unit)
+    theta, delta = other.formula().head(kept.c, kept.penalties, squares(data), used(data))
     if isinstance(held, Dual):
         dual = copy.copy(held)
         dual.scale, dual.own = -theta / (kept.c * kept.penalties), theta + delta

@@ -17,7 +17,7 @@ from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import rooted
+from monogram.engine.inverse.dense import scale_rows
 from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
@@ -273,10 +273,10 @@ def _weighted(matrix: Any, target: str, power: float) -> tuple[Any, tuple[Float,
     """What is decomposed: the rows with their users' weights, less a rank-one part where the target has one."""
     if target == "rg2":
         factor, shift = rg2.scaled_target(matrix)
-        return rooted(matrix, user_weights.user_weights(matrix, power, factor)), shift
+        return scale_rows(matrix, user_weights.user_weights(matrix, power, factor)), shift
     if power == 0:
         return matrix, None
-    return rooted(matrix, user_weights.user_weights(matrix, power, user_weights.unit(matrix, power))), None
+    return scale_rows(matrix, user_weights.user_weights(matrix, power, user_weights.unit(matrix, power))), None
 
 
 def _operator(matrix: Any, shift: tuple[Float, Float] | None, work: Work) -> Operator:

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.operators import Operator
 from monogram.engine.lowrank import student_loops, students
-from monogram.engine.plan import Extra, Plan, Size
-from monogram.errors import ParameterError
-from monogram.models.autoencoder import Autoencoder, Inverted, Solved, tiny
-from monogram.models.base import Recommender
-from monogram.models.full_rank import DLAE, EDLAE
+from monogram.engine.plan import Cost, Extra, Size
+from monogram.models.heads import Formula, FreeDiagonal, ZeroDiagonal
+from monogram.models.inverse import Solved, tiny
+from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
+from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import SOLVERS, Work
 from monogram.weights import Factors, Weights
 
@@ -32,11 +32,13 @@ LOOPS = {
 
 
 @dataclass(kw_only=True, eq=False)
-class Student(Autoencoder):
-    """Engine 3: what the students share. The teacher's penalties and head come from a full-rank model."""
+class Student(InverseModel):
+    """Engine 3: what the students share. `formula` is that of the full-rank teacher."""
 
     solvers: ClassVar[tuple[str, ...]] = SOLVERS  # many products with the inverse: not one that lies on a disk
 
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
     rank: int = param(64, "columns of the two factors", low=1, high=1e6)
 
     def _loops(self) -> int:
@@ -47,32 +49,18 @@ class Student(Autoencoder):
         """U and V."""
         return self._nearest(taught, work)
 
-    def _solver(self, solver: str, keep_gram: bool) -> str:
-        return Recommender._solver(self, solver, keep_gram)
-
-    def _plan(self, size: Size, work: Work) -> Plan:
-        return self._planned(size, work)
-
     def _extra(self, size: Size, work: Work) -> Extra:
         return students.extra(size, self.rank, work.dtype, self._loops())
-
-    def _on_cluster(self) -> bool:
-        return False
 
     def _warm(self, work: Work) -> None:
         super()._warm(work)
         for dtype in {"float64", work.dtype}:
             Operator(tiny()).items(np.ones((2, 1), dtype))
 
-    def _source(self, log: Any) -> tuple[Interactions, Any]:
-        return (log.log, log) if isinstance(log, Inverted) else Recommender._source(self, log)
-
-    def _solve(self, log: Interactions, work: Work) -> Solved:
+    def _solve(self, log: Interactions, work: Work, chosen: Cost | None = None) -> Solved:
         if work.given is None:
-            return super()._solve(log, work)
-        if work.given.rates != self._rates():
-            raise ParameterError(f"this inverse is of (l2, dropout) = {work.given.rates}, not of {self._rates()}")
-        work.used = "reused"
+            return super()._solve(log, work, chosen)
+        work.used, work.dtype = "reused", work.given.dtype
         solved: Solved = work.given.solved
         return solved
 
@@ -80,8 +68,7 @@ class Student(Autoencoder):
         solved = self._solve(log, work)
         data = Operator(log.matrix, threads=work.threads)
         problem = students.Problem(data, solved.penalties, solved.d, solved.inverse)
-        head = self._head(solved.inverse.diagonal, solved.penalties, solved.d, solved.counts)
-        left, right = self._factors(students.Teacher(problem, *head), work)
+        left, right = self._factors(students.Teacher(problem, *solved.head(self.formula().head)), work)
         work.rank = right.shape[1]
         return _weights(left, right, work.dtype)
 
@@ -99,7 +86,7 @@ class Student(Autoencoder):
 
 
 @dataclass(kw_only=True, eq=False)
-class LowRankDLAE(Student, DLAE):
+class LowRankDLAE(Student):
     """Denoising linear autoencoder of rank k, the exact optimum.
 
     Minimises ‖X − XUVᵀ‖² + ‖Λ^½UVᵀ‖² over n × k factors U and V, Λ = diag(l2 + dropout/(1 − dropout)·d). Solution: with
@@ -108,9 +95,13 @@ class LowRankDLAE(Student, DLAE):
 
     name: ClassVar[str] = "low_rank_dlae"
 
+    def formula(self) -> Formula:
+        """The teacher is DLAE."""
+        return Formula(GramRecipe(), Penalties(self.l2, self.dropout), FreeDiagonal())
+
 
 @dataclass(kw_only=True, eq=False)
-class LowRankEDLAE(Student, EDLAE):
+class LowRankEDLAE(Student):
     """Emphasised denoising autoencoder of rank k (Steck 2020, eqs. 10 and 11).
 
     Minimises ‖X − XW₀‖² + ‖Λ^½W₀‖² with W₀ = UVᵀ − diag(UVᵀ), Λ = diag(l2 + dropout/(1 − dropout)·d). There is no
@@ -131,6 +122,10 @@ class LowRankEDLAE(Student, EDLAE):
         choices=("closed_form", "svd", "alternating", "admm", "zero_diagonal"),
     )
     epochs: int = param(20, "the most epochs of alternating, admm and zero_diagonal", low=1, high=1e6)
+
+    def formula(self) -> Formula:
+        """The teacher is EDLAE."""
+        return Formula(GramRecipe(), Penalties(self.l2, self.dropout), ZeroDiagonal())
 
     def _loops(self) -> int:
         return self.epochs if self.solver in LOOPS else 0

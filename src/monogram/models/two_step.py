@@ -15,12 +15,13 @@ from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse.dense import probes
 from monogram.engine.lowrank import spectrum
-from monogram.engine.plan import Cost, Extra, Plan, Size, measure, spectral
-from monogram.errors import MonogramWarning
-from monogram.models.autoencoder import exact_enough, judge
-from monogram.models.base import Recommender
-from monogram.models.full_rank import Tempered, shared_weights
+from monogram.engine.plan import Cost, Extra, Size, measure, spectral
+from monogram.errors import MonogramWarning, ParameterError
+from monogram.models.heads import Formula, ZeroDiagonal
+from monogram.models.inverse import exact_enough, judge
+from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
+from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import SOLVERS, Work
 from monogram.weights import Dense, Twice, Weights
 
@@ -28,7 +29,7 @@ ROWS = 1024  # of the weights, to which the projection is added at once
 
 
 @dataclass(kw_only=True, eq=False)
-class TwoStep(Recommender):
+class TwoStep(InverseModel):
     """Two steps of `Tempered`, ours: W = (1 − second)·B + second·B² + low_pass·VVᵀ, times a power of popularity.
 
     B regresses every item on all others: it minimises Σ_u w_u‖x_u − x_u·B‖² + ‖Λ^½B‖² with diag B = 0, with the weights
@@ -53,57 +54,44 @@ class TwoStep(Recommender):
     low_pass: float = param(0.0, "weight of the projection on the leading directions; 0: none", low=0, high=1e6)
     rank: int = param(256, "how many directions that projection keeps", low=1)
 
-    def _step(self) -> _Step:
-        rank = self.rank if self.low_pass else 0
-        return _Step(rank, l2=self.l2, dropout=self.dropout, user_power=self.user_power)
+    def formula(self) -> Formula:
+        """That of the first step: `Tempered` with one weight an item."""
+        return Formula(GramRecipe(self.user_power), Penalties(self.l2, self.dropout), ZeroDiagonal())
 
-    def _plan(self, size: Size, work: Work) -> Plan:
-        return self._step()._plan(size, work)
+    @property
+    def directions(self) -> int:
+        """How many directions are found: none without low_pass."""
+        return self.rank if self.low_pass else 0
 
-    def _warm(self, work: Work) -> None:
-        self._step()._warm(work)
+    def _extra(self, size: Size, work: Work) -> Extra:
+        """The product of the weights is a second square array; the directions are found before, and kept beside it."""
+        found = replace(super()._extra(size, work), products=1)
+        if not self.directions:
+            return found
+        cost = _cost(size, self.directions, work)
+        return replace(
+            found, bytes=found.bytes + cost.bytes + 48 * size.events, flops=found.flops + cost.flops, stages=cost.stages
+        )
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
-        step = self._step()
-        basis = None
-        if step.rank:
-            step._plan(measure(log.matrix), work).require()
-            work.tick("plan")
-            basis = math.sqrt(self.low_pass) * directions(log, step.rank, work)
+        if work.given is not None:
+            raise ParameterError(
+                "TwoStep takes no Inverse in place of a log: its product needs the array; fit on the log"
+            )
+        basis, chosen = None, self._plan(measure(log.matrix), work).require().chosen
+        work.tick("plan")
+        if self.directions:
+            basis = math.sqrt(self.low_pass) * directions(log, self.directions, work)
             _warn_of_all(basis, log)
-        solved = step._solve(log, work)
+        solved = self._solve(log, work, chosen)
         popularity = user_weights.popularity(solved.counts, self.item_power)
-        weights = shared_weights(solved, log, work.threads)
+        one = np.ones(log.n_items)
+        weights = solved.into_weights(log, one, 0 * one, work.threads)
         if isinstance(weights, Dense):
             return Dense(_product(weights.matrix, self.second, popularity, basis))
         found = Twice(weights, self.second, popularity, basis)
         _judge_lists(found, log, work)
         return found
-
-
-class _Step(Tempered):
-    """The regression; where its weights are formed, their product is a second square array.
-
-    `rank` directions are found before it, and kept beside it.
-    """
-
-    solvers: ClassVar[tuple[str, ...]] = SOLVERS
-
-    def __init__(self, rank: int = 0, **parameters: float) -> None:
-        super().__init__(**parameters)
-        self.rank = rank
-
-    def _plan(self, size: Size, work: Work) -> Plan:
-        return self._planned(size, work)
-
-    def _extra(self, size: Size, work: Work) -> Extra:
-        found = replace(super()._extra(size, work), products=1)
-        if not self.rank:
-            return found
-        cost = _cost(size, self.rank, work)
-        return replace(
-            found, bytes=found.bytes + cost.bytes + 48 * size.events, flops=found.flops + cost.flops, stages=cost.stages
-        )
 
 
 def _cost(size: Size, rank: int, work: Work) -> Cost:

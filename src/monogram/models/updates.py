@@ -25,8 +25,9 @@ from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
 from monogram.models import matrix_free
-from monogram.models.autoencoder import Again, Autoencoder, Kept, alike, factor, roots, used
 from monogram.models.base import Recommender
+from monogram.models.inverse import alike, roots, used
+from monogram.models.inverse_model import InverseModel, Kept, RefitSource, factor
 from monogram.models.work import Report, Work
 from monogram.weights import Dense, Dual, Free, Weights
 
@@ -127,11 +128,11 @@ def check(model: Recommender) -> None:
     name = type(model).__name__
     if model.pruning_ is not None:
         raise ParameterError(f"this {name} was pruned: what is left is no inverse. Change the whole one, then prune it")
-    if isinstance(model, Autoencoder) and model._user_power() and model.report_.unit is None:
+    if isinstance(model, InverseModel) and model.formula().recipe.weighted and model.report_.unit is None:
         raise ParameterError(f"this {name} does not know the factor of its users' weights (report_.unit): fit it again")
     if isinstance(weights, Free):
         return
-    if not isinstance(model, Autoencoder) or not isinstance(weights, Dense | Dual):
+    if not (isinstance(model, InverseModel) and model.updatable) or not isinstance(weights, Dense | Dual):
         raise ParameterError(
             f"{name} cannot be changed without a refit; only the full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered) "
             "can"
@@ -200,7 +201,7 @@ def _prepared(model: FullRank, after: changes.Changed, how: How, work: Work) -> 
 
 def _data(model: FullRank, matrix: Any) -> Any:
     """Rows of a log as the model weighs them: the weight of a user depends on the user's row alone."""
-    return model._scaled(matrix, model.report_.unit)
+    return model.formula().recipe.data(matrix, model.report_.unit)
 
 
 def _touched(model: FullRank, after: changes.Changed) -> Indices:
@@ -242,13 +243,13 @@ def _widened(matrix: Any, items: int) -> Any:
 
 def _penalties(model: FullRank, log: Interactions, d: Float, how: How) -> tuple[Float, Float]:
     """The penalties over the new catalogue before the change, and after it."""
-    new = log.n_items - model.log_.n_items
-    before = np.concatenate([model._kept.penalties, model._penalties(np.zeros(new))])
+    new, rule = log.n_items - model.log_.n_items, model.formula().penalties
+    before = np.concatenate([model._kept.penalties, rule.of(np.zeros(new))])
     if how.penalties == "followed":
-        wanted = model._penalties(d)
+        wanted = rule.of(d)
         return before, np.where(alike(wanted, before), before, wanted)
     was = np.concatenate([used(model.log_.matrix), np.zeros(new)])
-    if model._rates()[0] == 0 and ((was == 0) & (d > 0)).any():
+    if rule.l2 == 0 and ((was == 0) & (d > 0)).any():
         raise ParameterError(
             "penalties='frozen' with l2 = 0: an item nobody had used has no penalty to freeze; use penalties='followed'"
         )
@@ -260,7 +261,9 @@ def _primal(model: FullRank, after: changes.Changed, data: Any, penalties: tuple
     array, n, c = model.weights_.matrix, after.log.n_items, model._kept.c  # type: ignore[attr-defined]
     wanted = woodbury.change(*_rows(model, after), penalties[1] - penalties[0])
     size = array.dtype.itemsize
-    taken = woodbury.working_bytes(wanted.rank, n, array.dtype, work.threads) + model._copied(after.log.n_events)
+    taken = woodbury.working_bytes(wanted.rank, n, array.dtype, work.threads) + model.formula().recipe.copied_bytes(
+        after.log.n_events
+    )
     _compare(wanted.rank, n, size)
     grows, copied = n > len(array), not array.flags.writeable
     gram = 0 if model._kept.gram is None or not (grows or copied) else 1
@@ -274,7 +277,7 @@ def _primal(model: FullRank, after: changes.Changed, data: Any, penalties: tuple
         c, scale = np.concatenate([c, 1 / penalties[0][-more:]]), np.concatenate([scale, np.ones(more)])
     held = woodbury.Held(array, scale, c)
     correction = woodbury.correction(held, wanted, np.where(d == 0, 1 / np.where(d == 0, penalties[1], 1.0), 0.0))
-    theta, delta = model._head(correction.diagonal, penalties[1], d, counts)
+    theta, delta = model.formula().head(correction.diagonal, penalties[1], d, counts)
     scale = _usable(model, factor(theta, correction.diagonal, array.dtype))
     step = woodbury.Pass(held, correction, scale)
 
@@ -296,7 +299,9 @@ def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[F
     rank = gone.shape[0] + come.shape[0] + int((penalties[0] != penalties[1]).sum())
     taken = woodbury.working_bytes(rank, side, held.inverse.dtype, work.threads)
     _compare(rank, side, size)
-    taken += after.log.n_users**2 * size + 28 * after.log.n_events + model._copied(after.log.n_events)
+    taken += (
+        after.log.n_users**2 * size + 28 * after.log.n_events + model.formula().recipe.copied_bytes(after.log.n_events)
+    )
     _require(taken, work.budget, model)
     wide = _widened(_data(model, model.log_.matrix), after.log.n_items)
     whole = held.inverse
@@ -307,9 +312,9 @@ def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[F
     solved = dense.Dual(whole, data.T.tocsr(), penalties[1], work.threads)
     if not (solved.diagonal > 0).all():
         raise NumericalError("the change cannot be carried out in this precision: the diagonal of C left its range")
-    theta, delta = model._head(solved.diagonal, penalties[1], squares(data), used(data))
+    theta, delta = model.formula().head(solved.diagonal, penalties[1], squares(data), used(data))
     scale = -theta / (solved.diagonal * penalties[1])
-    own = roots(after.log, model._user_weights(after.log.matrix, model.report_.unit))
+    own = roots(after.log, model.formula().recipe.weights(after.log.matrix, model.report_.unit))
 
     def weights() -> Weights:
         return Dual(solved.inverse, after.log.matrix, penalties[1], scale, theta + delta, own)
@@ -387,7 +392,7 @@ def _refitted(model: Model, log: Interactions, why: str, how: How) -> Model:
     fresh = type(model)(**model.params())
     gram, solver = model._kept is not None and model._kept.gram is not None, _solver(model)
     options: dict[str, Any] = {"memory": how.memory, "threads": how.threads, "solver": solver, "keep_gram": gram}
-    fresh.fit(Again(log, model.report_.unit), dtype=model.report_.dtype, **options)
+    fresh.fit(RefitSource(log, model.report_.unit), dtype=model.report_.dtype, **options)
     followed = "" if how.penalties == "followed" else "; the penalties were followed"
     report = replace(fresh.report_, note=f"refit: {why}{followed}")
     model._become(fresh.log_, fresh.weights_, report, kept=fresh._kept)
@@ -416,17 +421,18 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
     given: FullRank = work.given
     if isinstance(given.weights_, Free):
         return matrix_free.another_head(model, given.weights_, work)
-    if model._user_power() != given._user_power():
+    (recipe, rule, head), before = model.formula(), given.formula()
+    if recipe != before.recipe:
         raise ParameterError(
-            f"user_power = {model._user_power():g}, where the model given in place of a log has "
-            f"{given._user_power():g}: users of other weights have another Gram; fit it on the log"
+            f"user_power = {recipe.user_power:g}, where the model given in place of a log has "
+            f"{before.recipe.user_power:g}: users of other weights have another Gram; fit it on the log"
         )
     work.unit = given.report_.unit
     log, weights, kept = given.log_, given.weights_, given._kept
     data = model._data(log, work)
     d = squares(data)
-    frozen = given.report_.note == FROZEN and model._rates() == given._rates()
-    same = (frozen or alike(model._penalties(d), kept.penalties).all()) and work.dtype == given.report_.dtype
+    frozen = given.report_.note == FROZEN and rule == before.penalties
+    same = (frozen or alike(rule.of(d), kept.penalties).all()) and work.dtype == given.report_.dtype
     if work.keep_gram and kept.gram is None:
         raise ParameterError("keep_gram=True, but the model given in place of a log kept no Gram; fit on the log")
     if kept.gram is not None:
@@ -442,7 +448,7 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
         return None
     work.note = FROZEN if frozen else ""
     work.used, work.residual, work.error = "reused", given.report_.residual, given.report_.error
-    theta, delta = model._head(kept.c, kept.penalties, d, used(data))
+    theta, delta = head(kept.c, kept.penalties, d, used(data))
     scale = None if kept.scale is None else factor(theta, kept.c, work.dtype)
     work.kept = Kept(kept.c, kept.penalties, work.gram, scale)
     if isinstance(weights, Dual):

@@ -1,42 +1,27 @@
-"""Full-rank models that share l2 and dropout: one inverse, and one pass of scores from which each of them ranks."""
+"""Full-rank models that share an inverse: one factorisation, and one pass of scores from which each of them ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.data.splits import Split
 from monogram.engine.runtime import parallel
+from monogram.errors import ParameterError
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured, measure_heads, measure_model
 from monogram.models.base import Recommender
-from monogram.models.full_rank import EDLAE, FullRank
+from monogram.models.full_rank import FullRank
+from monogram.models.inverse import Inverse
+from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import Report
-from monogram.weights import Dense, Dual
-
-Float = NDArray[np.float64]
 
 
-def key(model: Recommender) -> tuple[float, float] | None:
+def key(model: Recommender) -> tuple[GramRecipe, Penalties] | None:
     """What models of one family have in common; None for a model that has no family."""
-    # A student is a full-rank model by its parameters, not by its weights.
-    same = isinstance(model, FullRank) and type(model)._fit is FullRank._fit and not model._user_power()
-    return model._rates() if same else None  # type: ignore[attr-defined]
-
-
-@dataclass(kw_only=True, eq=False)
-class _Teacher(EDLAE):
-    """B itself, which the others rescale; it remembers what their heads need."""
-
-    name: ClassVar[str] = "family"
-
-    def _head(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
-        self.known_ = (c.copy(), penalties, d, counts)
-        return np.ones_like(c), np.zeros_like(c)
+    return model.formula().shared if isinstance(model, FullRank) else None
 
 
 def measured(
@@ -56,9 +41,11 @@ def measured(
         report = model.report_
         model._forget()
         return report, found
-    l2, dropout = models[0]._rates()  # type: ignore[attr-defined]
-    teacher = _Teacher(l2=l2, dropout=dropout).fit(split.train, **how)
-    thetas = np.array([model._head(*teacher.known_)[0] for model in models])  # type: ignore[attr-defined]
-    weights = teacher.weights_
-    assert isinstance(weights, Dense | Dual)
-    return teacher.report_, measure_heads(weights, thetas, teacher.log_, split, asked, threads)
+    full = [model for model in models if isinstance(model, FullRank)]
+    if len(full) < len(models):
+        raise ParameterError("only full-rank models share an inverse")
+    inverse = Inverse(split.train, *full[0].formula().shared, **how)
+    assert inverse.report_ is not None
+    thetas = np.array([inverse.solved.head(model.formula().head)[0] for model in full])
+    weights = inverse.into_shared_weights(threads)
+    return inverse.report_, measure_heads(weights, thetas, inverse.log, split, asked, threads)

@@ -35,9 +35,11 @@ from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured, measure, measure_heads, measure_model, measure_weights
-from monogram.models.autoencoder import Autoencoder, Inverted, used
 from monogram.models.base import Recommender
-from monogram.models.full_rank import FullRank, shared_weights
+from monogram.models.full_rank import FullRank
+from monogram.models.inverse import Inverse, invert, used
+from monogram.models.inverse_model import InverseModel
+from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.spectral import FIRST_RANK, Spectral
 from monogram.models.spectrum import Spectrum
 from monogram.models.students import Student
@@ -76,36 +78,17 @@ def grouped(settings: Iterable[Setting]) -> list[Group]:
 
 def _shared(setting: Setting) -> Any:
     model = setting.make()
-    held = inverted(model)
-    if held is not None:
-        return "steps" if isinstance(model, TwoStep) else "inverse", held._rates(), held._user_power()
+    if isinstance(model, InverseModel):
+        return "steps" if isinstance(model, TwoStep) else "inverse", model.formula().shared
     if isinstance(model, Spectral) and model.closed_form:
         return "spectrum", model.target, model.name
     return "alone", setting
 
 
-def rates(group: Group) -> list[tuple[float, float]]:
-    """Each (l2, dropout) of a group that is inverted, in the order in which it begins; none for other models."""
-    models = (inverted(setting.make()) for setting in group)
-    return list(dict.fromkeys(one._rates() for one in models if one is not None))
-
-
-def user_power(group: Group) -> float | None:
-    """The power of the users' weights of a group that is inverted; None for other models."""
-    model = inverted(group[0].make())
-    return None if model is None else model._user_power()
-
-
-def inverted(model: Recommender) -> Autoencoder | None:
-    """The model whose inverse a model is made of: an autoencoder's own, or that of a first step; None for others."""
-    if isinstance(model, TwoStep):
-        return model._step()
-    return model if isinstance(model, Autoencoder) else None
-
-
-def full_rank(model: Recommender) -> bool:
-    """Whether a model ranks by the inverse itself, not by a student of it."""
-    return isinstance(model, FullRank) and not isinstance(model, Student)
+def shared(group: Group) -> list[tuple[GramRecipe, Penalties]]:
+    """Each recipe and penalties of a group that is inverted, in the order in which it begins; none for other models."""
+    models = (setting.make() for setting in group)
+    return list(dict.fromkeys(one.formula().shared for one in models if isinstance(one, InverseModel)))
 
 
 class Families:
@@ -123,7 +106,7 @@ class Families:
         self.threads = parallel.count(task.threads)
         self.watches: dict[Setting, Watch] = {}
         self._gram: NDArray[Any] | None = None
-        self._power = 0.0
+        self._recipe = GramRecipe()
         self._spectra: dict[str, Spectrum] = {}
         self._basis: tuple[int, NDArray[Any]] = 0, np.zeros((self.log.n_items, 0), task.dtype)  # rank, directions
 
@@ -151,11 +134,11 @@ class Families:
         return self._gram is not None
 
     @property
-    def power(self) -> float | None:
-        """The user_power of the Gram that is kept; None where none is."""
-        return self._power if self.kept else None
+    def recipe(self) -> GramRecipe | None:
+        """The recipe of the Gram that is kept; None where none is."""
+        return self._recipe if self.kept else None
 
-    def data(self, model: Autoencoder) -> Any:
+    def data(self, model: InverseModel) -> Any:
         """What is learned from, as a model weighs it."""
         return model._data(self.log, Work())
 
@@ -166,7 +149,7 @@ class Families:
             work.budget -= self.square  # of what is free it is gone already
         return work
 
-    def chosen(self, models: Iterable[Autoencoder], work: Work) -> tuple[Cost, Autoencoder]:
+    def chosen(self, models: Iterable[InverseModel], work: Work) -> tuple[Cost, InverseModel]:
         """How a group is inverted, and the model that takes most."""
         found = [(model._plan(self.size, work).chosen, model) for model in models]
         return max(found, key=lambda one: one[0].bytes)
@@ -197,11 +180,11 @@ class Families:
     def _values(self, models: list[Recommender]) -> tuple[list[float | None], str]:
         """The metric of each model; where the mathematics fails, none and why."""
         work: Callable[[list[Any]], list[float | None]] = self._alone
-        if isinstance(models[0], Autoencoder):
-            several = len({model._rates() for model in models if isinstance(model, Autoencoder)}) > 1
-            work = self._by_path if several else self._by_inverse
-        elif isinstance(models[0], TwoStep):
+        if isinstance(models[0], TwoStep):
             work = self._by_steps
+        elif isinstance(models[0], InverseModel):
+            several = len({model.formula().penalties for model in models if isinstance(model, InverseModel)}) > 1
+            work = self._by_path if several else self._by_inverse
         elif isinstance(models[0], Spectral) and models[0].closed_form:
             work = self._by_spectrum
         try:
@@ -244,17 +227,16 @@ class Families:
             held = self.spectrum(models[0].target, 2 * held.rank)
         return [self._measured(model.fit(held, **self.task.how)) for model in models]
 
-    def _by_inverse(self, models: list[Autoencoder]) -> list[float | None]:
+    def _by_inverse(self, models: list[InverseModel]) -> list[float | None]:
         """Students first: the shared weights take the place of the inverse."""
-        solved = self._invert(models)
-        held = Inverted(self.log, solved, models[0]._rates())
+        held = self._invert(models)
         values: dict[int, float | None] = {}
         for student in sorted((one for one in models if isinstance(one, Student)), key=lambda one: -one.rank):
             values[id(student)] = self._tried(student, held)
-        full = [one for one in models if isinstance(one, FullRank) and full_rank(one)]
+        full = [one for one in models if isinstance(one, FullRank)]
         if full:
-            thetas = np.array([model._theta(solved) for model in full])
-            weights = shared_weights(solved, self.log, self.threads)
+            thetas = np.array([held.solved.head(model.formula().head)[0] for model in full])
+            weights = held.into_shared_weights(self.threads)
             found = measure_heads(weights, thetas, self.log, self.task.split, (self.task.metric,), self.threads)
             values |= {id(model): float(one.mean()) for model, (one, _) in zip(full, found, strict=True)}
         return [values[id(model)] for model in models]
@@ -262,17 +244,17 @@ class Families:
     def _by_steps(self, models: list[TwoStep]) -> list[float | None]:
         """Models of two steps that have the first in common."""
         able = self._able(models)
-        ranks = [model._step().rank for model in able]
+        ranks = [model.directions for model in able]
         basis = self._directions(max(ranks))  # while there is no inverse beside it
-        solved = self._invert([model._step() for model in able])
+        inverse = self._invert(able)
         alike: dict[tuple[float, float, int], list[TwoStep]] = {}
         for model, rank in zip(able, ranks, strict=True):
             alike.setdefault((model.second, model.low_pass, rank), []).append(model)
         mixtures = [
-            Mixture(*key, np.array([user_weights.popularity(solved.counts, one.item_power) for one in group]))
+            Mixture(*key, np.array([user_weights.popularity(inverse.solved.counts, one.item_power) for one in group]))
             for key, group in alike.items()
         ]
-        held = Mixtures(shared_weights(solved, self.log, self.threads), basis)
+        held = Mixtures(inverse.into_shared_weights(self.threads), basis)
         found = measure(
             lambda rows, rules, k: held.heads(mixtures, rows, rules, k, self.threads),
             self.log, self.task.split, (self.task.metric,), len(able),
@@ -281,7 +263,7 @@ class Families:
 
     def _able(self, models: list[TwoStep]) -> list[TwoStep]:
         """Those for which there is memory; one whose rank is too high does not keep the others from being tried."""
-        work, _, _ = self._room([model._step() for model in models])
+        work, _, _ = self._room(models)
         plans = [model._plan(self.size, work) for model in models]
         able = [model for model, one in zip(models, plans, strict=True) if one.fits]
         if not able:
@@ -302,10 +284,11 @@ class Families:
         data, by_l2 = self.data(models[0]), dict[float, list[FullRank]]()
         d, counts = squares(data), used(data)
         for model in models:
-            by_l2.setdefault(model._rates()[0], []).append(model)
+            by_l2.setdefault(model.formula().penalties.l2, []).append(model)
+        first = models[0].formula().penalties
         held = ridge_path.decompose(
             data,
-            models[0]._penalties(d) / models[0]._rates()[0],
+            first.of(d) / first.l2,
             known=self._keep(models[0]),
             dtype=self.task.dtype,
             threads=self.threads,
@@ -313,7 +296,8 @@ class Families:
         scales = {}
         for (l2, group), c in zip(by_l2.items(), held.diagonals(list(by_l2)), strict=True):
             _check(c)
-            scales[l2] = np.array([model._head(c, model._penalties(d), d, counts)[0] / c for model in group])
+            formulas = [model.formula() for model in group]
+            scales[l2] = np.array([one.head(c, one.penalties.of(d), d, counts)[0] / c for one in formulas])
 
         def rank(rows: Any, rules: Eligible, k: int) -> Iterator[Best]:
             prepared = held.prepare(rows)
@@ -323,19 +307,21 @@ class Families:
         found = measure(rank, self.log, self.task.split, (self.task.metric,), len(models))
         return _in_order(models, by_l2.values(), found)
 
-    def _invert(self, models: Sequence[Autoencoder]) -> Any:
+    def _invert(self, models: Sequence[InverseModel]) -> Inverse:
         """The inverse of a group, from the kept Gram where there is room for it."""
         work, chosen, largest = self._room(models)
         if not self.kept and self.keeps(chosen, work):
             self._keep(models[0])
             work.budget -= self.square
-        solved = largest._inverted(self.log, work, self._gram)
+        shared = models[0].formula().shared
+        ready = largest._planned(self.size, work).require().chosen
+        solved = invert(*shared, self.log, work, ready, self._gram)
         _check(solved.inverse.diagonal)
-        return solved
+        return Inverse.of_solved(self.log, shared, solved)
 
-    def _room(self, models: Sequence[Autoencoder]) -> tuple[Work, Cost, Autoencoder]:
+    def _room(self, models: Sequence[InverseModel]) -> tuple[Work, Cost, InverseModel]:
         """How a group is inverted; a Gram of other weights of users goes, and one beside which it finds no room."""
-        if self.power != models[0]._user_power():
+        if self.recipe != models[0].formula().recipe:
             self._gram = None
         work = self.work()
         chosen, largest = self.chosen(models, work)
@@ -345,13 +331,14 @@ class Families:
             chosen, largest = self.chosen(models, work)
         return work, chosen, largest
 
-    def _keep(self, model: Autoencoder) -> NDArray[Any]:
+    def _keep(self, model: InverseModel) -> NDArray[Any]:
         """The Gram of a model's data, made where it is not there yet; that of other weights of users makes room."""
-        if self._gram is None or self.power != model._user_power():
+        recipe = model.formula().recipe
+        if self._gram is None or self.recipe != recipe:
             self._gram = None  # its memory first
             self._gram = np.empty((self.log.n_items, self.log.n_items), self.task.dtype, order="F")
             gram(self.data(model), self._gram, threads=self.threads)
-            self._power = model._user_power()
+            self._recipe = recipe
         return self._gram
 
 

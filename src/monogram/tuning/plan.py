@@ -15,11 +15,13 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import ridge_path
 from monogram.engine.plan import Cost, duration
 from monogram.engine.runtime.memory import show
-from monogram.models.autoencoder import Autoencoder
+from monogram.models.full_rank import FullRank
+from monogram.models.inverse_model import InverseModel
+from monogram.models.recipe import Penalties
 from monogram.models.spectral import Spectral
 from monogram.models.students import Student
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Group, full_rank, grouped, inverted, rates, user_power
+from monogram.tuning.families import Families, Group, grouped, shared
 from monogram.tuning.settings import Setting
 
 SAME = 1e-9  # relative: ratios that differ by less are one
@@ -148,12 +150,13 @@ def plan(families: Families, settings: Iterable[Setting], left: Budget) -> Searc
     found = candidates(families, groups, left.seconds)
     first = {id(one.groups[0]): one for one in found if one.taken}
     rest = {id(group) for one in first.values() for group in one.groups[1:]}
-    steps, work, kept, grams = [], families.work(), families.power, 0
+    steps, work, kept, grams = [], families.work(), families.recipe, 0
     for group in groups:
         if id(group) in rest:
             continue
-        power = user_power(group)
-        if kept is not None and power not in (kept, None):  # another Gram takes its place
+        held = shared(group)
+        recipe = held[0][0] if held else None
+        if kept is not None and recipe not in (kept, None):  # another Gram takes its place
             kept, work.budget = None, work.budget + families.square
         step = _step(families, group, first.get(id(group)), work)
         if kept is not None and step.way == "inverse" and step.cost and step.cost.bytes > work.budget:
@@ -162,7 +165,7 @@ def plan(families: Families, settings: Iterable[Setting], left: Budget) -> Searc
         steps.append(step if kept is None else _after_gram(step, families))
         keeps = step.way == "path" or (step.way == "inverse" and step.cost and families.keeps(step.cost, work))
         if kept is None and keeps:
-            kept, work.budget, grams = power, work.budget - families.square, grams + 1
+            kept, work.budget, grams = recipe, work.budget - families.square, grams + 1
     return SearchPlan(tuple(steps), tuple(found), families.square if families.kept or grams else 0, grams)
 
 
@@ -170,7 +173,7 @@ def _step(families: Families, group: Group, on: Candidate | None, work: Any) -> 
     if on is not None:
         return Step("path", [one for part in on.groups for one in part], on.path)
     models = [setting.make() for setting in group]
-    held = [one for one in map(inverted, models) if one is not None]
+    held = [one for one in models if isinstance(one, InverseModel)]
     if held:
         return Step("inverse", group, families.chosen(held, work)[0])
     spectral = isinstance(models[0], Spectral) and models[0].closed_form
@@ -216,13 +219,18 @@ def _same(one: tuple[float, float], other: tuple[float, float]) -> bool:
 def _ratio(families: Families, group: Group) -> tuple[float, float] | None:
     """The user_power of a group, and its ratio of dropout/(1 − dropout) to l2; None where no path can serve it."""
     models = [setting.make() for setting in group]
-    full = [one for one in models if isinstance(one, Autoencoder) and full_rank(one)]
+    full = [one for one in models if isinstance(one, FullRank)]
     if len(full) < len(models):
         return None
-    ((l2, dropout),) = rates(group)
-    if l2 == 0 or families.chosen(full, families.work())[0].solver != "primal":
+    ((recipe, penalties),) = shared(group)
+    if penalties.l2 == 0 or families.chosen(full, families.work())[0].solver != "primal":
         return None
-    return full[0]._user_power(), dropout / (1 - dropout) / l2
+    return recipe.user_power, _odds(penalties)
+
+
+def _odds(penalties: Penalties) -> float:
+    """dropout/(1 − dropout) over l2."""
+    return penalties.dropout / (1 - penalties.dropout) / penalties.l2
 
 
 def _judged(families: Families, groups: list[Group], seconds: float) -> Candidate:
@@ -230,9 +238,9 @@ def _judged(families: Families, groups: list[Group], seconds: float) -> Candidat
     found = _priced(families, groups)
     if found.path.flops >= found.inverses.flops:
         return found
-    data = families.data(next(one for one in map(Setting.make, groups[0]) if isinstance(one, Autoencoder)))
+    data = families.data(next(one for one in map(Setting.make, groups[0]) if isinstance(one, InverseModel)))
     lowest = ridge_path.lowest(data, 1 + found.ratio * squares(data), families.task.dtype)
-    above = [group for group in groups if rates(group)[0][0] >= lowest]
+    above = [group for group in groups if shared(group)[0][1].l2 >= lowest]
     if 0 < len(above) < len(groups):
         found = _priced(families, above)
     room = families.work().budget - (0 if families.kept else families.square)
@@ -252,8 +260,8 @@ def _priced(families: Families, groups: list[Group]) -> Candidate:
     how: dict[str, Any] = {"dtype": families.task.dtype, "threads": families.threads}
     inverses = ridge_path.by_inverses(families.size, len(groups), histories.nnz, **how)
     found = ridge_path.cost(families.size, len(groups), histories.shape[0], histories.nnz, **how)
-    ((l2, dropout),) = rates(groups[0])
-    return Candidate(groups, dropout / (1 - dropout) / l2, inverses, found, taken=False)
+    ((_, penalties),) = shared(groups[0])
+    return Candidate(groups, _odds(penalties), inverses, found, taken=False)
 
 
 def _names(settings: Iterable[Setting]) -> str:

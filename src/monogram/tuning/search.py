@@ -23,7 +23,7 @@ from monogram.models.registry import model_class
 from monogram.models.work import check_dtype
 from monogram.tuning import budget as budget_
 from monogram.tuning import ranges, tpe
-from monogram.tuning.families import Families, Group, Task, rates
+from monogram.tuning.families import Families, Group, Task, shared
 from monogram.tuning.plan import SearchPlan, plan
 from monogram.tuning.result import Tuning, finish
 from monogram.tuning.settings import Setting, Trial, best_of
@@ -276,7 +276,7 @@ class Search:
                 return False
             part = group if left.settings == math.inf else group[: int(left.settings)]
             trials = self._run(part)
-            self._last = sum(one.seconds for one in trials) / max(1, len(rates(part)))  # a path has several
+            self._last = sum(one.seconds for one in trials) / max(1, len(shared(part)))  # a path has several
         return self._left().settings >= 1
 
     def _run(self, group: list[Setting]) -> list[Trial]:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.dense import dual_solve, exact_columns, rooted
+from monogram.engine.inverse.dense import dual_solve, exact_columns, scale_rows
 from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.dual import heads_by_gathering
@@ -43,7 +43,7 @@ class Dual:
         self.inverse, self.penalties, self.scale, self.own, self.roots = inverse, penalties, scale, own, roots
         self.training = training
         weights = None if (roots == 1).all() else roots**2
-        self.by_item = rooted(training, weights).T.tocsr()
+        self.by_item = scale_rows(training, weights).T.tocsr()
         self._first: dict[bytes, int] | None = None
 
     @classmethod

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.engine.inverse import matrix_free
-from monogram.engine.inverse.dense import rooted
+from monogram.engine.inverse.dense import scale_rows
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
 from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible
@@ -64,7 +64,7 @@ class Free:
         *,
         system: matrix_free.System | None = None,
     ) -> None:
-        self.system = matrix_free.System(rooted(training, weights), penalties, dtype) if system is None else system
+        self.system = matrix_free.System(scale_rows(training, weights), penalties, dtype) if system is None else system
         self.penalties, self.diagonal, self.weights = penalties, diagonal, weights
         self.counts = np.diff(self.system.by_item.indptr).astype(np.float64)
         self.tolerance = float(np.array(tolerance, dtype))  # as it is stored

@@ -25,7 +25,7 @@ def setting(seed: int, weighted: bool):
 @given(seed=st.integers(0, 100), weighted=st.booleans())
 def test_it_is_the_inverse(solve, seed, weighted):
     matrix, weights, penalties, expected = setting(seed, weighted)
-    data = inverse.rooted(matrix, weights)
+    data = inverse.scale_rows(matrix, weights)
     found = solve(data, penalties, dtype=np.float64, threads=2)
     np.testing.assert_allclose(found.diagonal, np.diag(expected), rtol=1e-12)
     np.testing.assert_allclose(found.columns(np.arange(30)), expected, atol=1e-12)

@@ -88,7 +88,7 @@ def test_tiles_give_what_memory_gives(small, tmp_path, n, tile, dtype):
 
 def test_weighted_data(small, tmp_path):
     matrix, penalties = setting(30)
-    data = dense.rooted(matrix, np.linspace(0.5, 3, 60))
+    data = dense.scale_rows(matrix, np.linspace(0.5, 3, 60))
     found = disk(data, penalties, folder=tmp_path, room=room(11, np.float64), dtype=np.float64)
     expected = dense.primal(data, penalties, dtype=np.float64).columns(np.arange(30))
     np.testing.assert_allclose(found.columns(np.arange(30)), expected, atol=1e-13)

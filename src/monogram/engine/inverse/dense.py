@@ -203,7 +203,7 @@ def dual(
     return Dual(out, by_item, penalties, threads)
 
 
-def rooted(matrix: Any, weights: Float | None) -> Any:
+def scale_rows(matrix: Any, weights: Float | None) -> Any:
     """X̃ = diag(√w)·X, sharing the structure of X."""
     if weights is None:
         return matrix

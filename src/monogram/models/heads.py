@@ -1,0 +1,112 @@
+"""What is read off an inverse: the rescaling θ and the diagonal δ of W = B·diag(θ) + diag(δ).
+
+With C = (S + diag ℓ)⁻¹, c = diag C and d = diag S, B = −C·diag(1/c) with a zero diagonal regresses every item on all
+others. A head is a frozen value; called with c, ℓ, d and the number of users of each item, it gives θ and δ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.engine.gram import user_weights
+from monogram.models.recipe import GramRecipe, Penalties
+
+Float = NDArray[np.float64]
+
+
+class Head(Protocol):
+    """θ and δ of a model."""
+
+    @property
+    def needs_diagonal(self) -> bool:
+        """Whether the scores need c = diag C, which a matrix-free fit then estimates."""
+
+    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+        """θ and δ; `counts` are the users of each item."""
+
+
+class Formula(NamedTuple):
+    """What a model made of one inverse is: what S is, its penalties, and what is read off the inverse."""
+
+    recipe: GramRecipe
+    penalties: Penalties
+    head: Head
+
+    @property
+    def shared(self) -> tuple[GramRecipe, Penalties]:
+        """What models must have in common to share one factorisation."""
+        return self.recipe, self.penalties
+
+
+@dataclass(frozen=True)
+class ZeroDiagonal:
+    """diag W = 0: θ = 1, δ = 0 (EASE, EDLAE)."""
+
+    needs_diagonal: ClassVar[bool] = True
+
+    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+        """θ and δ."""
+        return np.ones_like(c), np.zeros_like(c)
+
+
+@dataclass(frozen=True)
+class FreeDiagonal:
+    """No constraint: W = C·S = I − CΛ, that is θ = c·ℓ and δ = 1 − c·ℓ (DLAE)."""
+
+    needs_diagonal: ClassVar[bool] = False
+
+    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+        """θ and δ."""
+        theta = c * penalties
+        return theta, np.where(d == 0, 0.0, 1 - theta)
+
+
+@dataclass(frozen=True)
+class DecoupledLoss:
+    """The expected quadratic loss with weights a on hidden and b on kept entries (DEQL); see there for θ and δ."""
+
+    penalties: Penalties
+    a: float = 1.0
+    b: float = 0.5
+    zero_diagonal: bool = False
+    needs_diagonal: ClassVar[bool] = True
+
+    @property
+    def gamma(self) -> float:
+        """γ = q²p·a² + q³b², the factor of S in the expected loss."""
+        q = 1 - self.penalties.dropout
+        return q**2 * self.penalties.dropout * self.a**2 + q**3 * self.b**2
+
+    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+        """θ and δ."""
+        q, gamma, b2 = 1 - self.penalties.dropout, self.gamma, self.b**2
+        delta = np.zeros_like(c)
+        if not self.zero_diagonal and b2 > 0:
+            beta = d + penalties - 1 / c
+            below = q * b2 * d + gamma * self.penalties.l2 - (q**4 * b2**2 / gamma) * beta
+            live = (d > 0) & (below > 0)
+            delta[live] = (q * b2 * (1 / c - penalties))[live] / below[live]
+        return 1 / q - (q**2 * b2 / gamma) * delta, delta
+
+
+@dataclass(frozen=True)
+class PopularityScaled:
+    """Another head, each column then multiplied by max(users of the item, ½)^item_power."""
+
+    head: Any  # a Head
+    item_power: float
+
+    @property
+    def needs_diagonal(self) -> bool:
+        """Whether the other head does."""
+        return bool(self.head.needs_diagonal)
+
+    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+        """θ and δ."""
+        theta, delta = self.head(c, penalties, d, counts)
+        factors = user_weights.popularity(counts, self.item_power)
+        return theta * factors, delta * factors

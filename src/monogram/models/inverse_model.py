@@ -1,0 +1,94 @@
+"""What models made of one inverse share, full rank or not: the plan, the inverse, and its certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.data.interactions import Interactions
+from monogram.engine.plan import Cost, Extra, Plan, Size, measure
+from monogram.models import inverse
+from monogram.models.base import Recommender
+from monogram.models.heads import Formula
+from monogram.models.inverse import Inverse, Solved
+from monogram.models.work import Work
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a full-rank model keeps beside its weights, so that it can be changed: c = diag C, ℓ, and S where asked for.
+
+    S is in the lower triangle of a Fortran-ordered array. `scale` is the factor −θ/c by which dense weights differ from
+    C, of the parameters that they were made with.
+    """
+
+    c: Float
+    penalties: Float
+    gram: NDArray[Any] | None = None
+    scale: Float | None = None
+
+
+def factor(theta: Float, c: Float, dtype: Any) -> Float:
+    """The factor −θ/c of `Kept`, as it is rounded into weights of a precision."""
+    with np.errstate(over="ignore", under="ignore"):
+        found: Float = (-theta / c).astype(dtype).astype(np.float64)
+    return found
+
+
+@dataclass(frozen=True)
+class RefitSource:
+    """A log, and the factor of the users' weights of an earlier fit: `fit` takes it in place of the log."""
+
+    log: Interactions
+    unit: float | None
+
+
+@dataclass(kw_only=True, eq=False)
+class InverseModel(Recommender):
+    """A model made of one inverse (S + Λ)⁻¹: its `formula` says which one, and what is read off it."""
+
+    updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
+
+    def formula(self) -> Formula:
+        """What S is, how large its penalties are, and what is read off the inverse."""
+        raise TypeError(f"{type(self).__name__} must define formula(), which gives recipe, penalties and head")
+
+    def _source(self, log: Any) -> tuple[Interactions, Any]:
+        if not isinstance(log, Inverse):
+            return super()._source(log)
+        log.require(self.formula())
+        return log.log, log
+
+    def _data(self, log: Interactions, work: Work) -> Any:
+        """The weighted data of a log."""
+        return inverse.weighted_data(self.formula().recipe, log, work)
+
+    def _tiny(self) -> Any:
+        """The smallest data that compiles what a fit calls: weighted, it is of another precision."""
+        return self.formula().recipe.data(inverse.tiny(), 1.0)
+
+    def _extra(self, size: Size, work: Work) -> Extra:
+        """What the fit takes beside the inverse."""
+        return Extra(bytes=self.formula().recipe.copied_bytes(size.events))
+
+    def _warm(self, work: Work) -> None:
+        inverse.warm(self.formula().recipe, work.dtype)
+
+    def _plan(self, size: Size, work: Work) -> Plan:
+        return self._planned(size, work)
+
+    def _planned(self, size: Size, work: Work, others: tuple[Cost, ...] = ()) -> Plan:
+        """The plan of an inverse, with ways that need none beside it."""
+        extra = self._extra(size, work)
+        return inverse.plan_inverse(*self.formula().shared, size, work, extra, others, disk="disk" in self.solvers)
+
+    def _solve(self, log: Interactions, work: Work, chosen: Cost | None = None) -> Solved:
+        """Invert as planned, or plan first; then judge the inverse."""
+        if chosen is None:
+            chosen = self._planned(measure(log.matrix), work).require().chosen
+        return inverse.solve(*self.formula().shared, log, work, chosen)
