@@ -127,13 +127,6 @@ def test_saved_and_loaded_is_bit_equal(make, tmp_path):
     np.testing.assert_array_equal(again.item_weights(), model.item_weights())
 
 
-def test_a_parameter_changed_after_the_fit_changes_no_answer():
-    model = mg.DEQL(l2=4, b=0.5).fit(log(2), solver="matrix_free")
-    before = model.score(HISTORIES)
-    model.b = 3.0
-    np.testing.assert_array_equal(model.score(HISTORIES), before)
-
-
 @pytest.mark.parametrize("bad", [False, True], ids=["exact", "estimated"])
 @pytest.mark.parametrize("name", ["ease", "edlae", "dlae", "deql"])
 def test_the_contract(name, bad, monkeypatch):

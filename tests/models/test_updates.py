@@ -607,15 +607,6 @@ def test_an_interrupt_after_the_weights_were_rewritten_leaves_no_model(monkeypat
         model.recommend()
 
 
-def test_another_head_of_a_model_whose_parameters_were_touched():
-    """The weights are those of the fit, whatever stands in the attributes."""
-    log = data()
-    model = mg.DEQL(l2=5, dropout=0.3, b=0.5).fit(log, solver="primal", dtype="float64")
-    model.b = 3.0
-    expected = mg.DEQL(l2=5, dropout=0.3, b=1.0).fit(log, solver="primal", dtype="float64")
-    np.testing.assert_allclose(model.changed(b=1.0).item_weights(), expected.item_weights(), atol=1e-10)
-
-
 def test_another_head_after_frozen_penalties():
     log = data()
     model = mg.DEQL(l2=5, dropout=0.3, b=0.5).fit(log, solver="primal", dtype="float64")

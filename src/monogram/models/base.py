@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import warnings
@@ -26,6 +27,7 @@ from monogram.models.explanation import Explanation
 from monogram.models.work import SOLVERS, Report, Watched, Work, check_dtype, check_solver, scratch_folder
 from monogram.ranking import Recommendations
 from monogram.weights import Weights
+from monogram.weights.common import share
 
 if TYPE_CHECKING:
     from monogram.models.batch import Written
@@ -49,6 +51,28 @@ class Recommender:
 
     def __post_init__(self) -> None:
         parameters.check(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Parameters are frozen once a model is fitted: its weights are those of the parameters it was fitted with."""
+        if name in type(self).__dataclass_fields__ and "weights_" in self.__dict__:
+            way = f"changed({name}={value!r}) gives" if hasattr(self, "changed") else "make and fit"
+            raise ParameterError(
+                f"{name} = {value!r}, but this {type(self).__name__} is fitted with {name} = {getattr(self, name)!r}; "
+                f"{way} a new model"
+            )
+        super().__setattr__(name, value)
+
+    def __copy__(self) -> Self:
+        """A model of its own: a change of either leaves the other as it is. Until then they share their arrays."""
+        fresh = type(self)(**self.params())
+        if "weights_" in self.__dict__:
+            share(self.weights_, self._kept)
+            fresh._become(self.log_, copy.copy(self.weights_), self.report_, self.pruning_, self._kept)
+        return fresh
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """As `copy.copy`: what would be written to is copied when it is."""
+        return self.__copy__()
 
     def params(self) -> dict[str, Any]:
         """The parameters by name."""

@@ -67,6 +67,14 @@ def whole_numbers(tensors: Tensors, name: str) -> NDArray[Any]:
     return found
 
 
+def share(*holders: Any) -> None:
+    """Make the square arrays of weights and of update state read-only: whoever changes one first then makes a copy."""
+    for holder in holders:
+        for array in vars(holder).values() if holder is not None else ():
+            if isinstance(array, np.ndarray) and array.ndim == 2:
+                array.setflags(write=False)
+
+
 def batches(size: int, batch: int) -> Iterator[tuple[int, int]]:
     """The ranges of a batch-wise walk."""
     for start in range(0, size, batch):
