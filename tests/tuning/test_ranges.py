@@ -19,6 +19,12 @@ def sigma(_, rank):
 def test_every_model_has_a_space_it_accepts(name, log):
     axes = ranges.space(name, log, sigma, {})
     found = ranges.coarse(name, axes)
+    if name == "popularity":  # the one model without parameters
+        assert not MODELS[name]().params()
+        assert not axes
+    else:
+        assert axes, "a model with parameters needs a search space"
+        assert len(found) > 1
     assert len(found) == np.prod([len(axis.values) for axis in axes.values()], dtype=int)
     assert len(set(found)) == len(found)
     for axis in axes.values():
