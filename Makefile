@@ -1,18 +1,26 @@
-# make demo · make test: each sets up its own .venv first; only Python 3.11+ and make are needed.
+# Each target sets up its own .venv first; only Python 3.11+ and make are needed.
+#   make demo    show the library on a small example
+#   make check   lint, types and unit tests: quick, for every change
+#   make test    lint, types and all tests, with servers, clusters, browser and documentation: before a change is sent
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test setup lock docs reports bench clean
+.PHONY: demo lint check test setup lock docs reports bench clean
 
 demo: $(READY)
 	$(BIN)/monogram demo
 
-test: $(READY)
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+check: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration"
+
+test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 setup: $(READY)

@@ -23,6 +23,45 @@ settings.load_profile("repository")
 
 ROOT = Path(__file__).parents[1]
 
+# Folders, files and tests that start processes, servers, clusters or a browser, run the documentation, or take more
+# than about 1.5 seconds: `make check` leaves them out, `make test` runs them. A test can also carry the mark itself.
+INTEGRATION = (
+    "cli/",
+    "cluster/",
+    "golden/",
+    "server/",
+    "test_docs.py",
+    "data/test_public.py",
+    "data/test_spill.py",
+    "engine/test_plan.py",
+    "models/test_disk.py",
+    "testing/test_contract.py",
+    "tuning/test_epochs.py",
+    "tuning/test_search.py",
+    "engine/inverse/test_tiled_cholesky.py::test_a_process_that_was_killed",
+    "engine/iterative/test_wrmf.py::test_the_gradient_is_zero_in_the_rows_just_solved",
+    "engine/lowrank/test_students.py::test_the_loops_end_below_the_closed_forms_and_near_the_best",
+    "engine/lowrank/test_students.py::test_zero_diagonal_ends_near_the_best_under_its_constraint",
+    "evaluation/test_protocol.py::test_a_model_that_learned_from_the_test_is_told",
+    "evaluation/test_protocol.py::test_a_model_with_other_items_is_aligned_by_their_ids",
+    "models/test_baselines.py::test_the_contract",
+    "models/test_matrix_free.py::test_refined_lists_are_the_exact_lists",
+    "models/test_sparse.py::test_the_contract",
+    "models/test_tempered.py::test_changes_end_where_a_fit_with_the_recorded_factor_does",
+    "models/test_two_step.py::test_a_fit_stays_within_its_plan",
+    "models/test_updates.py::test_any_order_of_changes_ends_where_a_fit_does",
+    "models/test_watched.py::test_in_the_middle_stands_what_a_shorter_fit_gives",
+    "tuning/test_families.py::test_shared_is_alone",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the integration tests."""
+    for item in items:
+        name = f"{item.path.relative_to(ROOT / 'tests').as_posix()}::{item.nodeid.partition('::')[2]}"
+        if name.startswith(INTEGRATION):
+            item.add_marker("integration")
+
 
 def data_folder() -> Path | None:
     folder = Path(os.environ.get("MONOGRAM_DATA", ROOT.parent / "shared" / "data"))
