@@ -235,8 +235,8 @@ def _chosen(pointers: Indices, items: Indices, shape: tuple[int, int], users: In
 def _tell(converged: bool) -> None:
     if not converged:
         warnings.warn(
-            "some histories were not solved to the tolerance (weights_.residuals tells how far): their scores are "
-            "approximate; raise l2 or dropout, or fit with dtype='float64'",
+            "some histories were not solved to the tolerance (`residuals` of what recommend gives tells how far): "
+            "their scores are approximate; raise l2 or dropout, or fit with dtype='float64'",
             MonogramWarning,
             stacklevel=4,
         )
