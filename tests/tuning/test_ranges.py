@@ -122,3 +122,11 @@ def test_a_value_that_the_model_refuses_is_told(name, given, log):
 def test_a_value_that_needs_another_is_taken(log):
     axes = ranges.space("rg2", log, sigma, {"penalty": ["weighted", "plain"], "solver": ["closed_form", "als"]})
     assert axes["penalty"].values == ("weighted", "plain")
+
+
+def test_parameters_without_a_space_are_an_error(log, monkeypatch):
+    monkeypatch.setattr(ranges, "_usual", lambda *_: {})
+    with pytest.raises(ParameterError, match=r"ease has no search space of its own; give space=.*\(l2\)"):
+        ranges.space("ease", log, sigma, {})
+    assert list(ranges.space("ease", log, sigma, {"l2": 3})) == ["l2"]
+    assert ranges.space("popularity", log, sigma, {}) == {}

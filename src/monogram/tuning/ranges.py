@@ -115,7 +115,14 @@ def space(
         usual.pop("item_power", None)
     if "weights" in own or "scale" in own:  # of VLAE one or the other
         usual.pop("weights", None)
-    return usual | own
+    axes = usual | own
+    parameters = ", ".join(model_class(name)().params())
+    if parameters and not axes:
+        raise ParameterError(
+            f"{name} has no search space of its own; give space={{{name!r}: {{...}}}} with values of its parameters "
+            f"({parameters})"
+        )
+    return axes
 
 
 def _check(name: str, own: Space) -> None:
