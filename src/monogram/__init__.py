@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE, Tempered
     from monogram.models.inverse import Inverse
     from monogram.models.recipe import GramRecipe, Penalties
+    from monogram.models.registry import register
     from monogram.models.sparse import SLIM
     from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
     from monogram.models.spectrum import Spectrum
@@ -62,6 +63,7 @@ _HOMES: dict[str, str] = {
     "evaluate": "monogram.evaluation.protocol",
     "load": "monogram.models.files",
     "read": "monogram.data.readers",
+    "register": "monogram.models.registry",
     "sample": "monogram.data.sample",
     "shift": "monogram.evaluation.shift",
     "tune": "monogram.tuning.search",
@@ -98,6 +100,7 @@ __all__ = [
     "evaluate",
     "load",
     "read",
+    "register",
     "sample",
     "shift",
     "splits",

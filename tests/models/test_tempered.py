@@ -13,7 +13,7 @@ from monogram import store
 from monogram.engine.gram import user_weights as weighting
 from monogram.errors import ModelFileError, ParameterError
 from monogram.models import live, updates
-from monogram.models.inverse_model import RefitSource
+from monogram.models.fitted import RefitSource
 
 SOLVERS = ["primal", "dual"]
 EXACT = [*SOLVERS, "disk", "matrix_free"]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.data.interactions import Interactions
 from monogram.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from monogram.data.interactions import Interactions
 
 Mask = NDArray[np.bool_]
 
@@ -27,7 +29,7 @@ def events(data: Interactions, keep: Mask) -> Interactions:
     counts = np.concatenate([[0], np.cumsum(keep)])
     pointers = counts[matrix.indptr].astype(matrix.indptr.dtype)
     part = sp.csr_array((matrix.data[keep], matrix.indices[keep], pointers), shape=matrix.shape)
-    return Interactions(part, data.users, data.items, None if data.times is None else data.times[keep], data.merge)
+    return type(data)(part, data.users, data.items, None if data.times is None else data.times[keep], data.merge)
 
 
 def part_of(data: Interactions, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Interactions:
@@ -43,7 +45,7 @@ def part_of(data: Interactions, rows: NDArray[np.int64], columns: NDArray[np.int
     indices = place[inside.matrix.indices].astype(matrix.indices.dtype)
     part = sp.csr_array((inside.matrix.data, indices, pointers), shape=(len(rows), len(columns)))
     users, items = data.users.ids(rows), data.items.ids(columns)
-    return Interactions(part, type(data.users)(users), type(data.items)(items), inside.times, data.merge)
+    return type(data)(part, type(data.users)(users), type(data.items)(items), inside.times, data.merge)
 
 
 def at_least(data: Interactions, users: int, items: int) -> Interactions:

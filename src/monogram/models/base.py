@@ -31,7 +31,7 @@ from monogram.weights.common import share
 
 if TYPE_CHECKING:
     from monogram.models.batch import Written
-    from monogram.models.pruning import Pruning
+    from monogram.models.fitted import Pruning
 
 
 @dataclass(kw_only=True, eq=False)

@@ -16,14 +16,14 @@ from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, ModelFileError, MonogramError, StorageError
+from monogram.models.fitted import Pruning, UpdateState
+from monogram.models.registry import MODELS
+from monogram.models.work import Report
 from monogram.weights import Dense, from_tensors
 from monogram.weights.common import checked
 
 if TYPE_CHECKING:
     from monogram.models.base import Recommender
-    from monogram.models.inverse_model import Kept
-    from monogram.models.pruning import Pruning
-    from monogram.models.work import Report
 
 _BLOCK = 1 << 20  # values looked at in one step
 
@@ -73,7 +73,7 @@ def _not_lost(weights: Any) -> Iterator[None]:
         scratch.kept = False
 
 
-def _kept_tensors(kept: Kept | None) -> dict[str, Any]:
+def _kept_tensors(kept: UpdateState | None) -> dict[str, Any]:
     """What a change of the model needs beside its weights; the Gram by its rows, as files have it."""
     if kept is None:
         return {}
@@ -133,16 +133,14 @@ def read(
 def _model(
     header: dict[str, Any], tensors: dict[str, Any], models: Iterable[type[Recommender]], verify: bool
 ) -> Recommender:
-    from monogram.models.registry import MODELS
-
     if "spectrum" in header:
         raise ModelFileError("holds a spectrum, not a model: read it with monogram.Spectrum.load")
-    known = MODELS | {one.name: one for one in models}
+    known = dict.fromkeys(MODELS) | {one.name: one for one in models}
     if header["model"] not in known:
         raise ModelFileError(
             f"holds the model {header['model']!r}, which this library does not have; it has {', '.join(known)}"
         )
-    model = known[header["model"]](**header["parameters"])
+    model = (known[header["model"]] or MODELS[header["model"]])(**header["parameters"])
     log = log_from(header, tensors)
     own = {name.removeprefix("weights."): array for name, array in tensors.items() if name.startswith("weights.")}
     _check_weights(own, verify)
@@ -152,9 +150,7 @@ def _model(
     return model
 
 
-def _kept(tensors: dict[str, Any], items: int, verify: bool) -> Kept | None:
-    from monogram.models.inverse_model import Kept
-
+def _kept(tensors: dict[str, Any], items: int, verify: bool) -> UpdateState | None:
     own = {name.removeprefix("kept."): array for name, array in tensors.items() if name.startswith("kept.")}
     if not own:
         return None
@@ -167,12 +163,10 @@ def _kept(tensors: dict[str, Any], items: int, verify: bool) -> Kept | None:
     gram = checked(own, "gram", (items, items)).T if "gram" in own else None  # symmetric, its lower triangle
     if verify and gram is not None and not finite(gram.T):
         raise DataError("its Gram holds a value that is not finite")
-    return Kept(c, penalties, gram, scale)
+    return UpdateState(c, penalties, gram, scale)
 
 
 def _report(stored: dict[str, Any]) -> Report:
-    from monogram.models.work import Report
-
     report = Report(**stored)
     if report.unit is not None and not (isinstance(report.unit, float) and 0 < report.unit < np.inf):
         raise DataError("its report has a factor of the users' weights that is not a finite number above 0")
@@ -185,8 +179,6 @@ def _report(stored: dict[str, Any]) -> Report:
 
 
 def _pruning(stored: dict[str, Any] | None) -> Pruning | None:
-    from monogram.models.pruning import Pruning
-
     if stored is None:
         return None
     _check_numbers(stored.values(), "pruning")

@@ -22,16 +22,17 @@ from monogram.engine.inverse import probing
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models import matrix_free
+from monogram.models.fitted import RefitSource, UpdateState, factor
 from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, Head, PopularityScaled, ZeroDiagonal
 from monogram.models.inverse import Inverse
-from monogram.models.inverse_model import InverseModel, Kept, RefitSource, factor
+from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import SOLVERS, Report, Work, check_solver
 from monogram.weights import Dense, Free, Weights
 
 if TYPE_CHECKING:
-    from monogram.models.pruning import Pruning
+    from monogram.models.fitted import Pruning
 
 Float = NDArray[np.float64]
 
@@ -189,7 +190,7 @@ class FullRank(InverseModel):
         theta, delta = solved.head(self.formula().head)
         weights = solved.into_weights(log, theta, delta, work.threads)
         scale = factor(theta, c, work.dtype) if isinstance(weights, Dense) else None
-        work.kept = Kept(c, solved.penalties, work.gram, scale)
+        work.kept = UpdateState(c, solved.penalties, work.gram, scale)
         return weights
 
     def _from_inverse(self, given: Inverse, work: Work) -> Weights:
@@ -203,7 +204,7 @@ class FullRank(InverseModel):
         weights = given.weights(theta, delta, work.threads, work.budget)
         c = given.solved.inverse.diagonal.copy()
         scale = factor(theta, c, work.dtype) if isinstance(weights, Dense) else None
-        work.kept = Kept(c, given.solved.penalties, None, scale)
+        work.kept = UpdateState(c, given.solved.penalties, None, scale)
         return weights
 
     def _warm(self, work: Work) -> None:

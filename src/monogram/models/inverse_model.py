@@ -19,35 +19,6 @@ from monogram.models.work import Work
 Float = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What a full-rank model keeps beside its weights, so that it can be changed: c = diag C, ℓ, and S where asked for.
-
-    S is in the lower triangle of a Fortran-ordered array. `scale` is the factor −θ/c by which dense weights differ from
-    C, of the parameters that they were made with.
-    """
-
-    c: Float
-    penalties: Float
-    gram: NDArray[Any] | None = None
-    scale: Float | None = None
-
-
-def factor(theta: Float, c: Float, dtype: Any) -> Float:
-    """The factor −θ/c of `Kept`, as it is rounded into weights of a precision."""
-    with np.errstate(over="ignore", under="ignore"):
-        found: Float = (-theta / c).astype(dtype).astype(np.float64)
-    return found
-
-
-@dataclass(frozen=True)
-class RefitSource:
-    """A log, and the factor of the users' weights of an earlier fit: `fit` takes it in place of the log."""
-
-    log: Interactions
-    unit: float | None
-
-
 @dataclass(kw_only=True, eq=False)
 class InverseModel(Recommender):
     """A model made of one inverse (S + Λ)⁻¹: its `formula` says which one, and what is read off it."""

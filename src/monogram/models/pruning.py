@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -13,39 +12,14 @@ from monogram.engine.runtime import memory
 from monogram.engine.topk import column_topk
 from monogram.engine.topk.best import Eligible
 from monogram.errors import MemoryBudgetError, ParameterError
-from monogram.models.base import Recommender
+from monogram.models.fitted import LENGTH, Pruning
 from monogram.weights import Sparse, Weights
 
+if TYPE_CHECKING:
+    from monogram.models.base import Recommender
+
 SAMPLE = 1000  # users whose lists are compared
-LENGTH = 20  # of their lists
-Model = TypeVar("Model", bound=Recommender)
-
-
-@dataclass(frozen=True)
-class Pruning:
-    """What was left out of a model's weights.
-
-    Attributes
-    ----------
-    keep : weights kept for each item
-    density : share of the entries of W that are left
-    overlap : share of a user's first 20 items that is still among them, mean over the users that were asked
-    users : how many were asked
-    bytes_before, bytes_after : size of the weights
-    """
-
-    keep: int
-    density: float
-    overlap: float
-    users: int
-    bytes_before: int
-    bytes_after: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.keep:,} weights an item, {self.density:.2%} of all; {memory.show(self.bytes_before)} became "
-            f"{memory.show(self.bytes_after)}; overlap@{LENGTH} {self.overlap:.3f} on {self.users:,} users"
-        )
+Model = TypeVar("Model", bound="Recommender")
 
 
 def prune(model: Model, keep: int, *, seed: int, threads: int) -> Model:

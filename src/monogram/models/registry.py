@@ -1,38 +1,110 @@
-"""Every model by its name."""
+"""Every model by its name: ours, those that installed packages bring (entry points), and those registered here.
+
+A class is imported when it is first asked for, by the place it is named at. So this module knows no model, and every
+module may know it.
+"""
 
 from __future__ import annotations
 
-from monogram.errors import ParameterError, one_of
-from monogram.models.base import Recommender
-from monogram.models.baselines import ItemKNN, Popularity
-from monogram.models.factorization import WRMF
-from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE, Tempered
-from monogram.models.sparse import SLIM
-from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA
-from monogram.models.students import LowRankDLAE, LowRankEDLAE
-from monogram.models.two_step import TwoStep
+import dataclasses
+import importlib
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import TYPE_CHECKING, TypeVar
 
-MODELS: dict[str, type[Recommender]] = {
-    "ease": EASE,
-    "dlae": DLAE,
-    "edlae": EDLAE,
-    "deql": DEQL,
-    "tempered": Tempered,
-    "two_step": TwoStep,
-    "regularized_pca": RegularizedPCA,
-    "dropout_mf": DropoutMF,
-    "nuclear_power": NuclearPower,
-    "wlae": WLAE,
-    "vlae": VLAE,
-    "lrr": LRR,
-    "rg2": RG2,
-    "wrmf": WRMF,
-    "slim": SLIM,
-    "item_knn": ItemKNN,
-    "low_rank_dlae": LowRankDLAE,
-    "low_rank_edlae": LowRankEDLAE,
-    "popularity": Popularity,
-}
+from monogram.errors import ParameterError, one_of
+
+if TYPE_CHECKING:
+    from monogram.models.base import Recommender
+
+Model = TypeVar("Model", bound="type[Recommender]")
+GROUP = "monogram.models"  # of entry points: name = "package.module:Class"
+
+
+class Registry(Mapping[str, "type[Recommender]"]):
+    """Classes by their `name`, imported as they are asked for."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = dict(places)
+        self._classes: dict[str, type[Recommender]] = {}
+
+    def __getitem__(self, name: str) -> type[Recommender]:
+        if name not in self._classes:
+            module, _, attribute = self._places[name].partition(":")
+            self._classes[name] = getattr(importlib.import_module(module), attribute)
+        return self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def add(self, model_class: type[Recommender]) -> None:
+        """Add a class under its name."""
+        self._places[model_class.name] = f"{model_class.__module__}:{model_class.__qualname__}"
+        self._classes[model_class.name] = model_class
+
+    def discover(self) -> None:
+        """Add the entry points of installed packages; a name that is taken stays with its first owner."""
+        for entry in metadata.entry_points(group=GROUP):
+            self._places.setdefault(entry.name, entry.value)
+
+
+MODELS = Registry(
+    {
+        "ease": "monogram.models.full_rank:EASE",
+        "dlae": "monogram.models.full_rank:DLAE",
+        "edlae": "monogram.models.full_rank:EDLAE",
+        "deql": "monogram.models.full_rank:DEQL",
+        "tempered": "monogram.models.full_rank:Tempered",
+        "two_step": "monogram.models.two_step:TwoStep",
+        "regularized_pca": "monogram.models.spectral:RegularizedPCA",
+        "dropout_mf": "monogram.models.spectral:DropoutMF",
+        "nuclear_power": "monogram.models.spectral:NuclearPower",
+        "wlae": "monogram.models.spectral:WLAE",
+        "vlae": "monogram.models.spectral:VLAE",
+        "lrr": "monogram.models.spectral:LRR",
+        "rg2": "monogram.models.spectral:RG2",
+        "wrmf": "monogram.models.factorization:WRMF",
+        "slim": "monogram.models.sparse:SLIM",
+        "item_knn": "monogram.models.baselines:ItemKNN",
+        "low_rank_dlae": "monogram.models.students:LowRankDLAE",
+        "low_rank_edlae": "monogram.models.students:LowRankEDLAE",
+        "popularity": "monogram.models.baselines:Popularity",
+    }
+)
+MODELS.discover()
+
+
+def register(model_class: Model) -> Model:
+    """Make a model of your own known by its `name`: `load`, `tune`, the commands and the server then take it.
+
+    It may be used as a decorator. A package registers its models for everyone who installs it by entry points of the
+    group `monogram.models`, such as `mine = "package.module:Mine"`.
+
+    Parameters
+    ----------
+    model_class : dataclass that inherits from `Recommender`, with a class attribute `name`
+    """
+    if not (isinstance(model_class, type) and hasattr(model_class, "fit") and dataclasses.is_dataclass(model_class)):
+        raise ParameterError(
+            f"{model_class!r} cannot be registered; expected a dataclass that inherits from Recommender"
+        )
+    name = getattr(model_class, "name", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ParameterError(
+            f"{model_class.__name__} has the name {name!r}; expected a class attribute such as name = 'my_model'"
+        )
+    place = f"{model_class.__module__}:{model_class.__qualname__}"
+    taken = MODELS._places.get(name)
+    if taken is not None and taken != place:
+        raise ParameterError(f"the name {name!r} of {model_class.__name__} is taken by {taken}; give it another name")
+    MODELS.add(model_class)
+    return model_class
 
 
 def model_class(name: str) -> type[Recommender]:

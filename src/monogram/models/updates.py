@@ -26,8 +26,9 @@ from monogram.engine.runtime import parallel
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
 from monogram.models import matrix_free
 from monogram.models.base import Recommender
+from monogram.models.fitted import RefitSource, UpdateState, factor
 from monogram.models.inverse import alike, roots, used
-from monogram.models.inverse_model import InverseModel, Kept, RefitSource, factor
+from monogram.models.inverse_model import InverseModel
 from monogram.models.work import Report, Work
 from monogram.weights import Dense, Dual, Free, Weights
 
@@ -137,7 +138,7 @@ def check(model: Recommender) -> None:
             f"{name} cannot be changed without a refit; only the full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered) "
             "can"
         )
-    if not isinstance(model._kept, Kept) or (isinstance(weights, Dense) and model._kept.scale is None):
+    if not isinstance(model._kept, UpdateState) or (isinstance(weights, Dense) and model._kept.scale is None):
         raise ParameterError(f"this {name} was saved without what a change needs (its diagonal of C): fit it again")
 
 
@@ -169,7 +170,7 @@ def _change(model: Model, after: changes.Changed, how: How) -> Model:
             if how.on_drift != "refit" and isinstance(reason, NumericalError):
                 raise
             return _refitted(model, after.log, str(reason), how)
-        kept = Kept(ready.inverse.diagonal, ready.penalties, _gram(model, after), ready.scale)
+        kept = UpdateState(ready.inverse.diagonal, ready.penalties, _gram(model, after), ready.scale)
         try:
             weights = ready.weights()
             if kept.gram is not None:
@@ -450,7 +451,7 @@ def another_head(model: FullRank, work: Work) -> Weights | None:
     work.used, work.residual, work.error = "reused", given.report_.residual, given.report_.error
     theta, delta = head(kept.c, kept.penalties, d, used(data))
     scale = None if kept.scale is None else factor(theta, kept.c, work.dtype)
-    work.kept = Kept(kept.c, kept.penalties, work.gram, scale)
+    work.kept = UpdateState(kept.c, kept.penalties, work.gram, scale)
     if isinstance(weights, Dual):
         scale = -theta / (kept.c * kept.penalties)
         return Dual(weights.inverse, log.matrix, kept.penalties, scale, theta + delta, weights.roots)

@@ -1,0 +1,80 @@
+"""Models by their names: ours, registered ones, and those of installed packages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+from typing import ClassVar
+
+import pytest
+
+import monogram as mg
+from monogram.errors import ModelFileError, ParameterError
+from monogram.models import registry
+from monogram.models.full_rank import FullRank
+from monogram.models.heads import Formula, ZeroDiagonal
+from monogram.models.parameters import param
+
+
+@dataclass(kw_only=True, eq=False)
+class Mine(FullRank):
+    """A closed form from outside the package: EASE by another name."""
+
+    name: ClassVar[str] = "mine"
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
+
+    def formula(self) -> Formula:
+        return Formula(mg.GramRecipe(), mg.Penalties(self.l2), ZeroDiagonal())
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """What a test registers is gone afterwards."""
+    monkeypatch.setattr(registry.MODELS, "_places", dict(registry.MODELS._places))
+    monkeypatch.setattr(registry.MODELS, "_classes", dict(registry.MODELS._classes))
+
+
+def test_every_class_is_where_the_registry_says():
+    for name, kind in registry.MODELS.items():
+        assert kind.name == name
+        assert getattr(mg, kind.__name__) is kind
+
+
+def test_a_registered_model_is_fitted_tuned_saved_and_loaded(tmp_path):
+    assert mg.register(Mine) is Mine
+    assert mg.register(Mine) is Mine, "once more is no error"
+    log = mg.sample()
+    model = Mine(l2=50).fit(log)
+    assert model.recommend(k=3).rows() == mg.EASE(l2=50).fit(log).recommend(k=3).rows()
+    model.save(tmp_path / "mine.mono")
+    assert mg.load(tmp_path / "mine.mono").params() == {"l2": 50}
+    found = mg.tune(log, "mine", space={"mine": {"l2": [20, 200]}}, metric="ndcg@10", budget=2)
+    assert {trial.setting.model for trial in found.trials} == {"mine"}
+    with pytest.raises(ParameterError, match="space"):
+        mg.tune(log, "mine", metric="ndcg@10", budget=2)
+
+
+def test_a_model_nobody_registered_is_not_loaded(tmp_path):
+    Mine(l2=50).fit(mg.sample()).save(tmp_path / "mine.mono")
+    with pytest.raises(ModelFileError, match="which this library does not"):
+        mg.load(tmp_path / "mine.mono")
+
+
+def test_an_entry_point_is_found(monkeypatch):
+    entry = metadata.EntryPoint("brought", "monogram.models.full_rank:EASE", registry.GROUP)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [entry] if group == registry.GROUP else [])
+    registry.MODELS.discover()
+    assert registry.model_class("brought") is mg.EASE
+
+
+def test_what_cannot_be_registered():
+    with pytest.raises(ParameterError, match="expected a dataclass"):
+        mg.register(dict)
+    with pytest.raises(ParameterError, match="expected a dataclass"):
+        mg.register(mg.EASE())
+    taken = dataclass(kw_only=True, eq=False)(type("Other", (Mine,), {"name": "ease"}))
+    with pytest.raises(ParameterError, match="'ease' of Other is taken by"):
+        mg.register(taken)
+    nameless = dataclass(kw_only=True, eq=False)(type("Nameless", (Mine,), {"name": "two words"}))
+    with pytest.raises(ParameterError, match="'two words'"):
+        mg.register(nameless)
