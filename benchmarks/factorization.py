@@ -67,7 +67,7 @@ def peer(python, log, rank, epochs, cg):
     """The same by implicit; the objective is computed here, by the code that computes ours."""
     import monogram as mg
     from monogram.engine.iterative import wrmf
-    from monogram.weights import Folded
+    from monogram.weights import FoldIn
 
     matrix, environment = log.matrix, os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     environment.pop("PYTHONPATH", None)
@@ -84,7 +84,7 @@ def peer(python, log, rank, epochs, cg):
         with np.load(out) as found:
             users, items = found["users"], found["items"]
     value = wrmf.objective(matrix, users, items, threads=THREADS, **SAME)
-    weights = Folded(items, wrmf.turn(items), l2=SAME["l2"], alpha=SAME["alpha"], nu=SAME["nu"])
+    weights = FoldIn(items, wrmf.turn(items), l2=SAME["l2"], alpha=SAME["alpha"], nu=SAME["nu"])
     return weights, np.array(json.loads(done.stdout.splitlines()[-1])), value
 
 

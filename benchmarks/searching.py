@@ -21,7 +21,7 @@ from monogram.evaluation import metrics, statistics
 from monogram.evaluation.protocol import measure_heads
 from monogram.models.inverse import used
 from monogram.reproduce.cache import Cache
-from monogram.weights import Twice
+from monogram.weights import TwoStepDual
 
 METRICS = ("recall@20", "ndcg@20")
 CHOOSING = 1  # by ndcg@20
@@ -199,11 +199,11 @@ class Study:
         log, one = getattr(self.data, part).train, (part, replace(point, second=0.0))
         held, first = self._first
         if point.second and held == one:
-            return Twice(first, point.second, np.ones(log.n_items)), None
+            return TwoStepDual(first, point.second, np.ones(log.n_items)), None
         self._first, held, first = (None, None), None, None  # its memory
         model = point.model.fit(log, solver=self.data.solver)
         weights: Any = model.weights_
-        if isinstance(weights, Twice):
+        if isinstance(weights, TwoStepDual):
             self._first = one, weights.first
         return weights, model.report_
 

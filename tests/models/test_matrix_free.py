@@ -14,8 +14,8 @@ import monogram as mg
 from monogram.engine.inverse import probing
 from monogram.errors import MemoryBudgetError, ModelFileError, MonogramWarning, ParameterError
 from monogram.testing import check_recommender
-from monogram.weights import Free, from_tensors
-from monogram.weights import free as kinds
+from monogram.weights import MatrixFree, from_tensors
+from monogram.weights import matrix_free as kinds
 
 MODELS = {
     "ease": (mg.EASE, {"l2": 4.0}),
@@ -67,7 +67,7 @@ def test_scores_are_those_of_the_primal(make, dtype, atol, weighted):
     assert not found.score([[]]).any()
     assert found.report_.solver == "matrix_free"
     assert found.report_.residual < 1e-6
-    assert isinstance(found.weights_, Free)
+    assert isinstance(found.weights_, MatrixFree)
 
 
 @given(seed=st.integers(0, 1000), name=st.sampled_from(list(MODELS)), k=st.sampled_from([1, 5, 20, 70]))

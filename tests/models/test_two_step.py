@@ -18,7 +18,7 @@ from monogram.errors import MemoryBudgetError, ModelFileError, MonogramWarning, 
 from monogram.models import two_step, updates
 from monogram.models.two_step import directions
 from monogram.models.work import Work
-from monogram.weights import Dense, Twice
+from monogram.weights import Dense, TwoStepDual
 
 SOLVERS = ["primal", "dual"]
 
@@ -133,7 +133,7 @@ def test_lists_that_rounding_spoils_are_told_of():
 
 
 def test_lists_that_are_no_numbers_are_refused_whatever_was_told_before(monkeypatch):
-    monkeypatch.setattr(Twice, "error", lambda *_: np.nan)
+    monkeypatch.setattr(TwoStepDual, "error", lambda *_: np.nan)
     monkeypatch.setattr(two_step, "exact_enough", lambda _: False)
     with pytest.raises(NumericalError, match="not finite"):
         mg.TwoStep(l2=2).fit(world(), solver="dual")
@@ -171,7 +171,7 @@ def test_the_dual_ranks_by_its_scores(dtype, low_pass):
     """Known and new histories, alone and in a crowd: the same lists, those of the scores."""
     log, k = world(3, users=150, items=40), 7
     model = mg.TwoStep(l2=2, dropout=0.3, second=0.8, low_pass=low_pass, rank=9).fit(log, solver="dual", dtype=dtype)
-    assert isinstance(model.weights_, Twice)
+    assert isinstance(model.weights_, TwoStepDual)
     new = sp.random_array((30, log.n_items), density=0.2, rng=0, dtype=np.float32, format="csr")
     new.data[:] = 1
     histories = sp.vstack([log.matrix, new]).tocsr()
@@ -198,7 +198,7 @@ def test_heads_are_factors_of_the_scores():
     thetas = np.random.default_rng(0).uniform(0.5, 2, (3, log.n_items))
     rules = Eligible.all_but(log.matrix)
     for head, theta in zip(weights.heads(thetas, log.matrix, rules, 5, 2), thetas, strict=True):
-        alone = Twice(weights.first, weights.share, weights.factors * theta, weights.basis).best(
+        alone = TwoStepDual(weights.first, weights.share, weights.factors * theta, weights.basis).best(
             log.matrix, rules, 5, 1
         )
         assert head.items.tolist() == alone.items.tolist()
@@ -223,7 +223,7 @@ def test_it_comes_back_from_its_file(solver, low_pass, tmp_path):
     model.save(tmp_path / "model")
     again = mg.load(tmp_path / "model")
     assert again.params() == model.params()
-    assert type(again.weights_) is type(model.weights_) is {"primal": Dense, "dual": Twice}[solver]
+    assert type(again.weights_) is type(model.weights_) is {"primal": Dense, "dual": TwoStepDual}[solver]
     np.testing.assert_array_equal(again.item_weights(), model.item_weights())
     one, other = (each.recommend(histories=[["1", "5"], []], k=3) for each in (again, model))
     assert list(one) == list(other)
@@ -235,14 +235,14 @@ def test_a_file_with_strange_weights_is_refused(name, value, said):
     tensors = {one: array.copy() for one, array in weights.tensors().items()}
     tensors[name][...] = value
     with pytest.raises(ModelFileError, match=said):
-        Twice.from_tensors(tensors, weights.first.training)
+        TwoStepDual.from_tensors(tensors, weights.first.training)
 
 
 @pytest.mark.parametrize("basis", [np.zeros((3, 2)), np.zeros(25), np.array(1.0), np.zeros((25, 2), np.int32)])
 def test_a_file_with_a_strange_basis_is_refused(basis):
     weights = mg.TwoStep(l2=3, low_pass=1, rank=2).fit(world(), solver="dual").weights_
     with pytest.raises(ModelFileError, match="'basis' of shape"):
-        Twice.from_tensors(weights.tensors() | {"basis": basis}, weights.first.training)
+        TwoStepDual.from_tensors(weights.tensors() | {"basis": basis}, weights.first.training)
 
 
 def test_the_plan_counts_the_directions():
@@ -297,4 +297,4 @@ def test_a_file_whose_first_step_is_not_plain_is_refused():
         tensors = {one: array.copy() for one, array in weights.tensors().items()}
         tensors[name][2] = value
         with pytest.raises(ModelFileError, match="not a plain one"):
-            Twice.from_tensors(tensors, weights.first.training)
+            TwoStepDual.from_tensors(tensors, weights.first.training)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.errors import NotFittedError
-from monogram.models.work import Watched
+from monogram.models.work import ObservedLog
 
 EPOCHS = 5
 MODELS = {
@@ -51,7 +51,7 @@ def assert_same(one, other):
 @every
 def test_in_the_middle_stands_what_a_shorter_fit_gives(name, log):
     seen = {}
-    fitted(name, Watched(log, lambda done, make: seen.update({done: make()})))
+    fitted(name, ObservedLog(log, lambda done, make: seen.update({done: make()})))
     assert list(seen) == list(range(1, EPOCHS)), "after each epoch but the last"
     for done, weights in seen.items():
         assert_same(weights, fitted(name, log, done).weights_)
@@ -61,7 +61,7 @@ def test_in_the_middle_stands_what_a_shorter_fit_gives(name, log):
 def test_who_watches_changes_nothing(name, log):
     alone = fitted(name, log)
     for between in (lambda done, make: make(), lambda done, make: None):
-        watched = fitted(name, Watched(log, between))
+        watched = fitted(name, ObservedLog(log, between))
         assert_same(watched.weights_, alone.weights_)
         assert watched.report_.objectives == alone.report_.objectives
 
@@ -76,7 +76,7 @@ def test_what_is_raised_leaves_the_model_unfitted(name, log):
             raise InterruptedError("enough")
 
     with pytest.raises(InterruptedError):
-        model.fit(Watched(log, enough))
+        model.fit(ObservedLog(log, enough))
     with pytest.raises(NotFittedError):
         model.recommend()
     assert_same(model.fit(log, dtype="float64", threads=1).weights_, fitted(name, log).weights_)
@@ -85,10 +85,10 @@ def test_what_is_raised_leaves_the_model_unfitted(name, log):
 def test_an_end_before_the_last_epoch_is_no_pause(log):
     seen = []
     model = mg.RG2(rank=6, l2=0.05, solver="als", tolerance=1e-3, epochs=1000)
-    model.fit(Watched(log, lambda done, make: seen.append(done)))
+    model.fit(ObservedLog(log, lambda done, make: seen.append(done)))
     assert seen == list(range(1, len(model.report_.objectives)))
 
 
 def test_a_closed_form_has_no_pause(log):
     for model in (mg.EASE(), mg.RG2(rank=4), mg.LowRankEDLAE(rank=4), mg.SLIM(), mg.Popularity()):
-        model.fit(Watched(log, lambda done, make: pytest.fail("there are no epochs of the whole model")))
+        model.fit(ObservedLog(log, lambda done, make: pytest.fail("there are no epochs of the whole model")))

@@ -87,7 +87,7 @@ def resumable(scratch: Path | None) -> Iterator[None]:
 def live(plan: Any) -> Iterator[Callable[[str, float], None]]:
     """Progress by stage on a terminal: the work done, its speed, and the time left."""
     if not sys.stderr.isatty():
-        from monogram.engine.inverse.dense import silent
+        from monogram.engine.runtime.progress import silent
 
         yield silent
         return

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from monogram.cluster import parts
 from monogram.cluster.client import Run
 from monogram.engine.gram.accumulate import by_column
-from monogram.engine.inverse.dense import Stage, silent
 from monogram.engine.runtime.jit import kernel
+from monogram.engine.runtime.progress import Stage, silent
 
 ROWS = 8  # of tiles, where they are not as large as they may be
 

@@ -12,9 +12,8 @@ from monogram.cluster.client import Cluster, Run
 from monogram.cluster.gram import tile_side, tiles
 from monogram.cluster.solve import receive
 from monogram.engine.gram.operators import Operator, shifted
-from monogram.engine.inverse.dense import silent
-
-Float = NDArray[np.float64]
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import silent
 
 
 class Spread(Operator):
@@ -27,7 +26,7 @@ class Spread(Operator):
     shift : (a, b), or None
     """
 
-    def __init__(self, cluster: Cluster, matrix: Any, shift: tuple[Float, Float] | None = None) -> None:
+    def __init__(self, cluster: Cluster, matrix: Any, shift: tuple[Float64, Float64] | None = None) -> None:
         self.run, self.matrix, self.shift, self.threads = Run(cluster), matrix, shift, 1
         self._applied = 0
         with self.run.stage("sending the log"):
@@ -61,7 +60,7 @@ class Spread(Operator):
             for start in starts
         ]
 
-    def dense(self, side: str) -> Float:
+    def dense(self, side: str) -> Float64:
         """AᵀA as an array, lower triangle only."""
         if side != "items":
             raise ValueError(f"side = {side!r}; a spread operator knows the items' side only")

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from monogram.cluster.client import Cluster, Run
 from monogram.cluster.gram import Key, spans, tile_side, tiles
 from monogram.engine.inverse import dense
-from monogram.engine.inverse.dense import Stage, silent
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import Stage, silent
 
-Float = NDArray[np.float64]
 SLAB = 64_000_000  # bytes of C that come at once
 
 
 def primal(
     cluster: Cluster,
     matrix: Any,
-    penalties: Float,
+    penalties: Float64,
     way: str,
     *,
     keep: NDArray[Any] | None = None,
@@ -63,7 +63,7 @@ def receive(run: Run, held: dict[Key, Any], out: NDArray[Any], side: int, stage:
 
 
 def _on_one_worker(
-    run: Run, held: dict[Key, Any], penalties: Float, out: NDArray[Any], side: int, stage: Stage
+    run: Run, held: dict[Key, Any], penalties: Float64, out: NDArray[Any], side: int, stage: Stage
 ) -> None:
     """All tiles go to one worker, which inverts in place as one machine does; C comes back by slabs of columns."""
     n = len(out)
@@ -95,7 +95,7 @@ def free(worker: dict[str, Any]) -> float:
     return float(limit - worker.get("metrics", {}).get("memory", 0))
 
 
-def invert(keys: list[Key], held: list[NDArray[Any]], penalties: Float, side: int) -> NDArray[Any]:
+def invert(keys: list[Key], held: list[NDArray[Any]], penalties: Float64, side: int) -> NDArray[Any]:
     """The inverse from the tiles of the Gram, in the lower triangle of one array, with the threads of this worker."""
     from distributed import get_worker
 
@@ -103,7 +103,7 @@ def invert(keys: list[Key], held: list[NDArray[Any]], penalties: Float, side: in
     out = np.zeros((n, n), held[0].dtype, order="F")
     for (i, j), tile in zip(keys, held, strict=True):
         out[i * side : (i + 1) * side, j * side : (j + 1) * side] = tile
-    with parallel.limited(get_worker().state.nthreads):
+    with parallel.blas_threads(get_worker().state.nthreads):
         dense.invert(out, penalties)
     return out
 
@@ -113,7 +113,7 @@ def columns(square: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
     return square[start:, start:stop].copy(order="F")
 
 
-def _by_tiles(run: Run, held: dict[Key, Any], penalties: Float, out: NDArray[Any], side: int, stage: Stage) -> None:
+def _by_tiles(run: Run, held: dict[Key, Any], penalties: Float64, out: NDArray[Any], side: int, stage: Stage) -> None:
     """The factor, its inverse and their product, tile by tile; C comes back by tiles."""
     count, cube = max(i for i, _ in held) + 1, float(len(out)) ** 3
     with run.stage("the factor by tiles"):
@@ -133,7 +133,7 @@ def _by_tiles(run: Run, held: dict[Key, Any], penalties: Float, out: NDArray[Any
 
 
 def _factor(
-    run: Run, held: dict[Key, Any], penalties: Float, count: int, side: int, dtype: np.dtype[Any]
+    run: Run, held: dict[Key, Any], penalties: Float64, count: int, side: int, dtype: np.dtype[Any]
 ) -> dict[Key, Any]:
     """Futures of the lower tiles of L, through dask.array, which wants squares of one size and reads the upper ones."""
     import dask.array as da
@@ -151,7 +151,7 @@ def _factor(
     return dict(zip(keys, futures, strict=True))
 
 
-def ready(tile: NDArray[Any], penalties: Float | None, side: int) -> NDArray[Any]:
+def ready(tile: NDArray[Any], penalties: Float64 | None, side: int) -> NDArray[Any]:
     """A tile with its penalties, turned to the upper side, and filled up to a square: with 1 on the diagonal."""
     rows, columns = tile.shape
     out = np.zeros((side, side), tile.dtype)

@@ -362,7 +362,7 @@ def calibrate(dtype: str, threads: int) -> tuple[float, float]:
     """Flops per second of our factorisation and bytes per second of a copy, from a moment's measurement."""
     block = np.full((1024, 1024), 0.5, dtype)
     line = np.ones(4_000_000, dtype)
-    with parallel.limited(threads):
+    with parallel.blas_threads(threads):
         gemm = min(_timed(lambda: block @ block) for _ in range(4))
     copy = min(_timed(line.copy) for _ in range(3))
     return 0.75 * 2 * 1024**3 / gemm, line.nbytes / copy

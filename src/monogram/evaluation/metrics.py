@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ParameterError, one_of
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,30 +38,30 @@ class Lists:
     items: NDArray[np.int64]
     lengths: NDArray[np.int64]
     wanted: NDArray[np.int64]
-    surprise: Float
+    surprise: Float64
 
 
-def recall(lists: Lists) -> Float:
+def recall(lists: Lists) -> Float64:
     """Hits / |T|."""
     return np.asarray(lists.hits.sum(1) / lists.wanted)
 
 
-def recall_capped(lists: Lists) -> Float:
+def recall_capped(lists: Lists) -> Float64:
     """Hits / min(k, |T|): what the Mult-VAE line of papers calls Recall."""
     return np.asarray(lists.hits.sum(1) / np.minimum(lists.k, lists.wanted))
 
 
-def precision(lists: Lists) -> Float:
+def precision(lists: Lists) -> Float64:
     """Hits / k."""
     return np.asarray(lists.hits.sum(1) / lists.k)
 
 
-def hit(lists: Lists) -> Float:
+def hit(lists: Lists) -> Float64:
     """1 if there is a hit, else 0."""
     return np.asarray(lists.hits.any(1), np.float64)
 
 
-def ndcg(lists: Lists) -> Float:
+def ndcg(lists: Lists) -> Float64:
     """Σ 1/log2(rank + 1) over hits, divided by the same sum over the first min(k, |T|) ranks."""
     most = np.minimum(lists.k, lists.wanted)
     ranks = lists.hits.shape[1]
@@ -70,19 +69,19 @@ def ndcg(lists: Lists) -> Float:
     return np.asarray((lists.hits * gain[:ranks]).sum(1) / np.cumsum(gain)[most - 1])
 
 
-def mrr(lists: Lists) -> Float:
+def mrr(lists: Lists) -> Float64:
     """1/rank of the first hit, else 0."""
     return np.asarray(lists.hits.any(1) / (lists.hits.argmax(1) + 1))
 
 
-def map_(lists: Lists) -> Float:
+def map_(lists: Lists) -> Float64:
     """Mean average precision: Σ (hits up to rank / rank) over hits, divided by min(k, |T|)."""
     ranks = np.arange(1, lists.hits.shape[1] + 1)
     precisions = np.cumsum(lists.hits, axis=1) / ranks
     return np.asarray((precisions * lists.hits).sum(1) / np.minimum(lists.k, lists.wanted))
 
 
-def novelty(lists: Lists) -> Float:
+def novelty(lists: Lists) -> Float64:
     """Mean over the list of −log2(share of training users who have the item), where nobody counts as one."""
     there = np.arange(lists.hits.shape[1]) < lists.lengths[:, None]
     total = (lists.surprise[lists.items] * there).sum(1)
@@ -102,7 +101,7 @@ def gini(counts: NDArray[np.int64]) -> float:
     return float(((2 * np.arange(1, n + 1) - n - 1) * np.sort(counts)).sum() / (n * total))
 
 
-BY_USER: dict[str, Callable[[Lists], Float]] = {
+BY_USER: dict[str, Callable[[Lists], Float64]] = {
     "recall": recall,
     "recall_capped": recall_capped,
     "ndcg": ndcg,

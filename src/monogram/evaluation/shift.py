@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.splits import Split
+from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ParameterError
 
-Float = NDArray[np.float64]
 LEAST = 1.0  # variance of an item's held-out events, below which it says nothing
 
 
@@ -92,13 +92,13 @@ def shift(split: Split) -> Shift:
     return Shift(float(terms.mean()), float(spread), number, deciles)
 
 
-def _both(known: Any, held: Any, by_user: Float) -> Float:
+def _both(known: Any, held: Any, by_user: Float64) -> Float64:
     """By item, the sum over the events in both parts of a number of their user."""
     parts = (np.bincount(one.indices, np.repeat(by_user, np.diff(one.indptr)), one.shape[1]) for one in (known, held))
     return np.asarray(sum(parts))
 
 
-def _deciles(totals: Float, found: NDArray[np.int64], expected: Float) -> list[dict[str, Any]]:
+def _deciles(totals: Float64, found: NDArray[np.int64], expected: Float64) -> list[dict[str, Any]]:
     order = np.argsort(totals, kind="stable")
     order = order[totals[order] > 0]
     rows = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from monogram.engine.runtime.arrays import Float64
+
 RESAMPLES = 1000
 
 
@@ -26,7 +26,7 @@ class Difference:
     p: float
 
 
-def bootstrap(values: Float, *, seed: int = 0, resamples: int = RESAMPLES) -> Float:
+def bootstrap(values: Float64, *, seed: int = 0, resamples: int = RESAMPLES) -> Float64:
     """Means of resampled users: resamples × columns, the same users for every column."""
     rng, users = np.random.default_rng(seed), len(values)
     means = np.empty((resamples, values.shape[1]))
@@ -36,13 +36,13 @@ def bootstrap(values: Float, *, seed: int = 0, resamples: int = RESAMPLES) -> Fl
     return means
 
 
-def interval(means: Float) -> tuple[Float, Float]:
+def interval(means: Float64) -> tuple[Float64, Float64]:
     """The 95% interval of each column of resampled means."""
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
     return low, high
 
 
-def paired(first: Float, second: Float, *, seed: int = 0, resamples: int = RESAMPLES) -> Difference:
+def paired(first: Float64, second: Float64, *, seed: int = 0, resamples: int = RESAMPLES) -> Difference:
     """Compare two models by their values on the same users."""
     differences = (first - second)[:, None]
     means = bootstrap(differences, seed=seed, resamples=resamples)

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine.inverse.dense import silent
 from monogram.engine.plan import Cost, Plan, Size, guess, measure
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
 from monogram.models import clusters, parameters
 from monogram.models.explanation import Explanation
-from monogram.models.work import SOLVERS, Report, Watched, Work, check_dtype, check_solver, scratch_folder
+from monogram.models.work import SOLVERS, ObservedLog, Report, Work, check_dtype, check_solver, scratch_folder
 from monogram.ranking import Recommendations
 from monogram.weights import Weights
 from monogram.weights.common import share
@@ -123,9 +123,9 @@ class Recommender:
         memory_.parse(memory)
         asked = (parallel.count(threads), self._solver(solver, keep_gram), progress or silent)
         check_dtype(dtype)
-        between = log.between if isinstance(log, Watched) else None
-        data, given = self._source(log.source if isinstance(log, Watched) else log)
-        with clusters.held(cluster) as held, parallel.limited(threads) as number:
+        between = log.between if isinstance(log, ObservedLog) else None
+        data, given = self._source(log.source if isinstance(log, ObservedLog) else log)
+        with clusters.held(cluster) as held, parallel.blas_threads(threads) as number:
             work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
             work.given, work.between, work.keep_gram = given, between, keep_gram
             work.scratch, work.cluster = scratch_folder(scratch, solver), held

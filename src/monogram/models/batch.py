@@ -16,7 +16,7 @@ import numpy as np
 
 from monogram import ranking
 from monogram._version import __version__
-from monogram.engine.inverse.dense import Stage
+from monogram.engine.runtime.progress import Stage
 from monogram.errors import ClusterError, ParameterError, StorageError
 from monogram.models import files
 from monogram.safe import folder as make_folder

@@ -17,7 +17,7 @@ from monogram.errors import NumericalError
 from monogram.models.base import Recommender
 from monogram.models.parameters import param
 from monogram.models.work import Work
-from monogram.weights import Folded, Weights
+from monogram.weights import FoldIn, Weights
 
 START = 0.1  # size of a random row to begin with
 SPEED = 0.15  # of the kernels' small products beside that of large ones, measured at rank 64
@@ -61,7 +61,7 @@ class WRMF(Recommender):
         users, items = self._start(log, work.rank, work.dtype)
         by_item = log.matrix.T.tocsr()
         work.tick("start")
-        with parallel.limited(1):  # the threads are ours: each multiplies a block of its own
+        with parallel.blas_threads(1):  # the threads are ours: each multiplies a block of its own
             for epoch in range(1, self.epochs + 1):
                 self._half(log.matrix, items, users, work.threads)
                 work.tick("users")
@@ -75,7 +75,7 @@ class WRMF(Recommender):
 
     def _folded(self, items: NDArray[Any], work: Work) -> Weights:
         """The weights of item factors, which are turned in place."""
-        return Folded(items, wrmf.turn(items, threads=work.threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
+        return FoldIn(items, wrmf.turn(items, threads=work.threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
 
     def _start(self, log: Interactions, rank: int, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
         drawn = np.random.default_rng(self.seed).standard_normal((log.n_items, rank), np.float32)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine.runtime import memory
+from monogram.engine.runtime.arrays import Float64
 
-Float = NDArray[np.float64]
 LENGTH = 20  # of the lists that pruning is measured on
 
 
@@ -23,16 +23,16 @@ class UpdateState:
     C, of the parameters that they were made with.
     """
 
-    c: Float
-    penalties: Float
+    c: Float64
+    penalties: Float64
     gram: NDArray[Any] | None = None
-    scale: Float | None = None
+    scale: Float64 | None = None
 
 
-def factor(theta: Float, c: Float, dtype: Any) -> Float:
+def factor(theta: Float64, c: Float64, dtype: Any) -> Float64:
     """The factor −θ/c of `UpdateState`, as it is rounded into weights of a precision."""
     with np.errstate(over="ignore", under="ignore"):
-        found: Float = (-theta / c).astype(dtype).astype(np.float64)
+        found: Float64 = (-theta / c).astype(dtype).astype(np.float64)
     return found
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine import plan
@@ -29,12 +28,10 @@ from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import SOLVERS, Report, Work, check_solver
-from monogram.weights import Dense, Free, Weights
+from monogram.weights import Dense, MatrixFree, Weights
 
 if TYPE_CHECKING:
     from monogram.models.fitted import Pruning
-
-Float = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -217,7 +214,7 @@ class FullRank(InverseModel):
         self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None, kept: Any = None
     ) -> None:
         super()._become(log, weights, report, pruning, kept)
-        if isinstance(weights, Free):
+        if isinstance(weights, MatrixFree):
             weights.head = self.formula().head
 
 

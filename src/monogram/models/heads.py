@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.gram import user_weights
+from monogram.engine.runtime.arrays import Float64
 from monogram.models.recipe import GramRecipe, Penalties
-
-Float = NDArray[np.float64]
 
 
 class Head(Protocol):
@@ -25,7 +23,7 @@ class Head(Protocol):
     def needs_diagonal(self) -> bool:
         """Whether the scores need c = diag C, which a matrix-free fit then estimates."""
 
-    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+    def __call__(self, c: Float64, penalties: Float64, d: Float64, counts: Float64) -> tuple[Float64, Float64]:
         """θ and δ; `counts` are the users of each item."""
 
 
@@ -48,7 +46,7 @@ class ZeroDiagonal:
 
     needs_diagonal: ClassVar[bool] = True
 
-    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+    def __call__(self, c: Float64, penalties: Float64, d: Float64, counts: Float64) -> tuple[Float64, Float64]:
         """θ and δ."""
         return np.ones_like(c), np.zeros_like(c)
 
@@ -59,7 +57,7 @@ class FreeDiagonal:
 
     needs_diagonal: ClassVar[bool] = False
 
-    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+    def __call__(self, c: Float64, penalties: Float64, d: Float64, counts: Float64) -> tuple[Float64, Float64]:
         """θ and δ."""
         theta = c * penalties
         return theta, np.where(d == 0, 0.0, 1 - theta)
@@ -81,7 +79,7 @@ class DecoupledLoss:
         q = 1 - self.penalties.dropout
         return q**2 * self.penalties.dropout * self.a**2 + q**3 * self.b**2
 
-    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+    def __call__(self, c: Float64, penalties: Float64, d: Float64, counts: Float64) -> tuple[Float64, Float64]:
         """θ and δ."""
         q, gamma, b2 = 1 - self.penalties.dropout, self.gamma, self.b**2
         delta = np.zeros_like(c)
@@ -105,7 +103,7 @@ class PopularityScaled:
         """Whether the other head does."""
         return bool(self.head.needs_diagonal)
 
-    def __call__(self, c: Float, penalties: Float, d: Float, counts: Float) -> tuple[Float, Float]:
+    def __call__(self, c: Float64, penalties: Float64, d: Float64, counts: Float64) -> tuple[Float64, Float64]:
         """θ and δ."""
         theta, delta = self.head(c, penalties, d, counts)
         factors = user_weights.popularity(counts, self.item_power)

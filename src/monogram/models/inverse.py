@@ -15,18 +15,18 @@ from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import dense
-from monogram.engine.inverse.dense import silent
 from monogram.engine.inverse.disk import Tiled, free
 from monogram.engine.inverse.disk import disk as invert_on_disk
 from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import silent
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import Report, Work, check_dtype, check_solver
 from monogram.weights import Dense, Dual
 
-Float = NDArray[np.float64]
 WORST_RESIDUAL = 1e-3
 WORST_ERROR = 1e-2
 NOISE = 1e-13  # of a penalty: what the order of a sum may change
@@ -41,17 +41,17 @@ class Solved:
     """
 
     inverse: dense.Inverse | Tiled
-    penalties: Float
-    d: Float
-    counts: Float
-    weights: Float | None = None
+    penalties: Float64
+    d: Float64
+    counts: Float64
+    weights: Float64 | None = None
 
-    def head(self, head: Any) -> tuple[Float, Float]:
+    def head(self, head: Any) -> tuple[Float64, Float64]:
         """θ and δ of a head."""
         theta, delta = head(self.inverse.diagonal, self.penalties, self.d, self.counts)
         return theta, delta
 
-    def into_weights(self, log: Interactions, theta: Float, delta: Float, threads: int) -> Dense | Dual:
+    def into_weights(self, log: Interactions, theta: Float64, delta: Float64, threads: int) -> Dense | Dual:
         """The weights B·diag(θ) + diag(δ), made in the array of the inverse, which is gone afterwards."""
         found, c = self.inverse, self.inverse.diagonal
         if isinstance(found, Tiled):
@@ -225,7 +225,7 @@ class Inverse:
         check_dtype(dtype)
         check_solver(solver)
         data = as_interactions(log)
-        with parallel.limited(threads) as number:
+        with parallel.blas_threads(threads) as number:
             work = Work(dtype, memory_.parse(memory), number, solver, progress or silent)
             warm(recipe, dtype)
             work.tick("compile")
@@ -275,7 +275,7 @@ class Inverse:
                 f"{formula.penalties}; only models with equal ones share it: fit this one on the log"
             )
 
-    def weights(self, theta: Float, delta: Float, threads: int, budget: int) -> Dense | Dual:
+    def weights(self, theta: Float64, delta: Float64, threads: int, budget: int) -> Dense | Dual:
         """The weights B·diag(θ) + diag(δ) in an array of their own; the inverse stays."""
         found = self.solved.inverse
         needed = found.lower.nbytes if isinstance(found, dense.Primal) else 0
@@ -299,12 +299,12 @@ class Inverse:
         return left[:, :rank], right[:, :rank], residual
 
 
-def roots(log: Interactions, weights: Float | None) -> Float:
+def roots(log: Interactions, weights: Float64 | None) -> Float64:
     """The roots √w of the users' weights."""
     return np.ones(log.n_users) if weights is None else np.sqrt(weights)
 
 
-def used(matrix: Any) -> Float:
+def used(matrix: Any) -> Float64:
     """How many users each item has."""
     return np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.float64)
 
@@ -315,7 +315,7 @@ def tiny() -> NDArray[np.float32]:
     return matrix
 
 
-def alike(one: Float, other: Float) -> NDArray[np.bool_]:
+def alike(one: Float64, other: Float64) -> NDArray[np.bool_]:
     """Which penalties are the same, but for the order of the sums they come from."""
     return np.abs(one - other) <= NOISE * other
 

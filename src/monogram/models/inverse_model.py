@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from monogram.data.interactions import Interactions
 from monogram.engine.plan import Cost, Extra, Plan, Size, measure
 from monogram.models import inverse
@@ -15,8 +12,6 @@ from monogram.models.base import Recommender
 from monogram.models.heads import Formula
 from monogram.models.inverse import Inverse, Solved
 from monogram.models.work import Work
-
-Float = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from monogram.models import updates
 from monogram.models.base import Recommender
 from monogram.models.full_rank import DEQL, DLAE, EDLAE, FullRank
 from monogram.models.inverse import used
-from monogram.weights import Dense, Dual, Free, Weights
+from monogram.weights import Dense, Dual, MatrixFree, Weights
 from monogram.weights.rescaled import Rescaled
 
 AS_DEQL: dict[type[FullRank], float] = {EDLAE: 0.0, DLAE: 1.0}  # the b of each
@@ -27,7 +27,7 @@ def parameters(model: Recommender) -> dict[str, Any]:
     """The parameters that `weights` can change, and their present values; none where the model has no such."""
     if not isinstance(model, FullRank) or model.pruning_ is not None:
         return {}
-    if not isinstance(model.weights_, Free) and model._kept is None:
+    if not isinstance(model.weights_, MatrixFree) and model._kept is None:
         return {}
     if model.formula().recipe.weighted and model.report_.unit is None:
         return {}
@@ -37,7 +37,7 @@ def parameters(model: Recommender) -> dict[str, Any]:
 
 def _as_deql(model: FullRank) -> bool:
     """Whether DEQL has the model among its own: without dropout b changes nothing, and it needs the diagonal of C."""
-    known = model.formula().head.needs_diagonal or not isinstance(model.weights_, Free)
+    known = model.formula().head.needs_diagonal or not isinstance(model.weights_, MatrixFree)
     return type(model) in AS_DEQL and model.formula().penalties.dropout > 0 and known
 
 
@@ -65,7 +65,7 @@ def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
 
 def _under(model: FullRank, other: FullRank) -> Weights:
     held = model.weights_
-    if isinstance(held, Free):
+    if isinstance(held, MatrixFree):
         free = copy.copy(held)
         free.head = other.formula().head
         return free

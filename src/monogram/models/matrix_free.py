@@ -9,13 +9,13 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import matrix_free, probing
 from monogram.models.inverse import alike, judge
 from monogram.models.work import Work
-from monogram.weights import Free
+from monogram.weights import MatrixFree
 
 if TYPE_CHECKING:
     from monogram.models.full_rank import FullRank
 
 
-def fit(model: FullRank, log: Interactions, work: Work, planned: int) -> Free:
+def fit(model: FullRank, log: Interactions, work: Work, planned: int) -> MatrixFree:
     """The sparse data and c, estimated; the certificate is that of a few columns."""
     work.tick("plan")
     work.used, work.planned = matrix_free.NAME, planned
@@ -32,10 +32,10 @@ def fit(model: FullRank, log: Interactions, work: Work, planned: int) -> Free:
     work.tick("residual")
     judge(work)
     weights = model.formula().recipe.weights(log.matrix, work.unit)
-    return Free(log.matrix, system.penalties, tolerance, work.dtype, c, weights, system=system)
+    return MatrixFree(log.matrix, system.penalties, tolerance, work.dtype, c, weights, system=system)
 
 
-def another_head(model: FullRank, held: Free, work: Work) -> Free | None:
+def another_head(model: FullRank, held: MatrixFree, work: Work) -> MatrixFree | None:
     """The weights of a model with the penalties of another; None where those differ, or c is needed and not there."""
     given: FullRank = work.given
     recipe, penalties, head = model.formula()
@@ -49,4 +49,6 @@ def another_head(model: FullRank, held: Free, work: Work) -> Free | None:
     report, c = given.report_, held.diagonal if head.needs_diagonal else None
     work.used, work.residual, work.error = "reused", report.residual, report.error
     work.deviation = None if c is None else report.deviation
-    return Free(given.log_.matrix, held.penalties, held.tolerance, work.dtype, c, held.weights, system=held.system)
+    return MatrixFree(
+        given.log_.matrix, held.penalties, held.tolerance, work.dtype, c, held.weights, system=held.system
+    )

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.gram import user_weights
 from monogram.engine.inverse.dense import scale_rows
-
-Float = NDArray[np.float64]
+from monogram.engine.runtime.arrays import Float64
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class GramRecipe:
         """The factor with which the mean weight of an event of this log is 1; None where all users weigh 1."""
         return user_weights.unit(matrix, self.user_power) if self.weighted else None
 
-    def weights(self, matrix: Any, unit: float | None) -> Float | None:
+    def weights(self, matrix: Any, unit: float | None) -> Float64 | None:
         """The weights of the users for a factor; None where all weigh 1."""
         return user_weights.user_weights(matrix, self.user_power, unit) if self.weighted and unit is not None else None
 
@@ -59,7 +57,7 @@ class Penalties:
         """Whether there is no penalty at all: S itself is then to be inverted."""
         return self.l2 == 0 and self.dropout == 0
 
-    def of(self, d: Float) -> Float:
+    def of(self, d: Float64) -> Float64:
         """The penalty of each item."""
         found = self.l2 + self.dropout / (1 - self.dropout) * d
         # An item nobody used is alone in S + Λ: any penalty gives it zero weights, 0 would make it singular.

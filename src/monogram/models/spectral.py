@@ -18,6 +18,7 @@ from monogram.engine.gram.operators import Operator
 from monogram.engine.iterative import rg2
 from monogram.engine.iterative.rg2_newton import newton_cg
 from monogram.engine.plan import Plan, Size, alternating, measure
+from monogram.engine.runtime.arrays import Float64
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum
 from monogram.models.base import Recommender
@@ -26,7 +27,6 @@ from monogram.models.spectrum import Spectrum
 from monogram.models.work import Work
 from monogram.weights import Factors, Weights
 
-Float = NDArray[np.float64]
 Numbers = float | tuple[float, ...]
 FIRST_RANK = 64  # where the data decide the rank: asked for first, then doubled
 
@@ -50,7 +50,7 @@ class Spectral(Recommender):
         rank: int = getattr(self, "rank")  # noqa: B009  (a field of most subclasses)
         return rank
 
-    def _filter(self, sigma: Float) -> Float:
+    def _filter(self, sigma: Float64) -> Float64:
         """f of each singular value."""
         raise TypeError(f"{type(self).__name__} must define _filter(sigma)")
 
@@ -85,7 +85,7 @@ class Spectral(Recommender):
         vectors = np.ascontiguousarray(held.vectors[:, :kept])
         return self._weights(vectors, scale[:kept])
 
-    def _weights(self, vectors: NDArray[Any], scale: Float) -> Weights:
+    def _weights(self, vectors: NDArray[Any], scale: Float64) -> Weights:
         return Factors(vectors, vectors, scale)
 
     def _spectrum(self, log: Interactions, work: Work) -> Spectrum:
@@ -132,7 +132,7 @@ class RegularizedPCA(Spectral):
     rank: int = param(64, "number of directions", low=1, high=1e6)
     l2: float = param(10.0, "penalty, in units of singular values", low=0, high=1e30)
 
-    def _filter(self, sigma: Float) -> Float:
+    def _filter(self, sigma: Float64) -> Float64:
         return soft(sigma, self.l2)
 
 
@@ -150,7 +150,7 @@ class DropoutMF(Spectral):
     def _wanted(self) -> int | None:
         return None
 
-    def _filter(self, sigma: Float) -> Float:
+    def _filter(self, sigma: Float64) -> Float64:
         drop, count = 1 - self.keep, np.arange(1, len(sigma) + 1)
         level = drop / (self.keep + drop * count) * np.cumsum(sigma)
         kept = int((sigma > level).sum())  # σ_r − μ_r falls with r, so these are the first ones
@@ -172,7 +172,7 @@ class NuclearPower(Spectral):
     def _wanted(self) -> int | None:
         return None
 
-    def _filter(self, sigma: Float) -> Float:
+    def _filter(self, sigma: Float64) -> Float64:
         def excess(level: float) -> float:
             norm = float(np.maximum(sigma - level, 0).sum())
             return float(level - 0.5 * self.l2 * self.power * norm ** (self.power - 1))
@@ -203,7 +203,7 @@ class WLAE(Spectral):
         super().__post_init__()
         _matches(self.weights, self.rank, "weights")
 
-    def _filter(self, sigma: Float) -> Float:
+    def _filter(self, sigma: Float64) -> Float64:
         return np.maximum(1 - spread(self.weights, len(sigma)) / sigma**2, 0)
 
 
@@ -229,7 +229,7 @@ class VLAE(Spectral):
             raise ParameterError("both weights and scale were given; expected one of them")
         _matches(self.weights, self.rank, "weights")
 
-    def _filter(self, sigma: Float) -> Float:
+    def _filter(self, sigma: Float64) -> Float64:
         if self.scale is not None:
             return np.maximum(1 - self.scale / sigma**2, 0)
         weights = spread(1.0 if self.weights is None else self.weights, len(sigma))
@@ -254,7 +254,7 @@ class LRR(Spectral):
         super().__post_init__()
         _matches(self.l2, self.rank, "l2")
 
-    def _filter(self, sigma: Float) -> Float:
+    def _filter(self, sigma: Float64) -> Float64:
         l2 = np.full(len(sigma), self.l2) if isinstance(self.l2, float) else np.array(self.l2[: len(sigma)])
         return np.asarray(sigma**2 / (sigma**2 + l2))
 
@@ -292,10 +292,10 @@ class RG2(Spectral):
         """Whether a spectrum is all it needs."""
         return self.solver == "closed_form"
 
-    def _filter(self, sigma: Float) -> Float:
+    def _filter(self, sigma: Float64) -> Float64:
         return soft(sigma, self.l2 / np.sqrt(2))
 
-    def _weights(self, vectors: NDArray[Any], scale: Float) -> Weights:
+    def _weights(self, vectors: NDArray[Any], scale: Float64) -> Weights:
         sums = vectors.sum(axis=0, dtype=np.float64)
         base = -(vectors @ (scale * sums))
         return Factors(vectors, vectors, scale, base, float(len(vectors)))
@@ -332,18 +332,18 @@ class RG2(Spectral):
         return Factors(*rg2.fold_in(given, found))
 
 
-def soft(sigma: Float, level: float) -> Float:
+def soft(sigma: Float64, level: float) -> Float64:
     """The filter (σ − level)₊/σ."""
     return np.maximum(sigma - level, 0) / sigma
 
 
-def spread(weights: Numbers, size: int) -> Float:
+def spread(weights: Numbers, size: int) -> Float64:
     """Weights for the directions of falling σ: ascending, whatever order they came in."""
     given = np.atleast_1d(np.asarray(weights, np.float64))
     return np.full(size, given[0]) if len(given) == 1 else np.sort(given)[:size]
 
 
-def vlae_as_lrr(sigma: Any, weights: Any) -> Float:
+def vlae_as_lrr(sigma: Any, weights: Any) -> Float64:
     """The penalties with which LRR has VLAE's filter (P1, proposition 1): λ_i·σ_i²/(σ_i − λ_i).
 
     Parameters

@@ -23,11 +23,11 @@ from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
 from monogram.models.files import finite, log_from, log_tensors
 from monogram.models.work import Work, check_dtype, check_solver
 
-Float = NDArray[np.float64]
 TARGETS = ("plain", "rg2")
 
 
@@ -82,7 +82,7 @@ class Spectrum:
         work = Work(check_dtype(dtype), memory_.parse(memory), parallel.count(threads), check_solver(solver))
         if progress is not None:
             work.progress = progress
-        with parallel.limited(threads):
+        with parallel.blas_threads(threads):
             found = decompose(data, rank, work, target=target, power=power, tolerance=tolerance)
         self._hold(data, found, target, power)
 
@@ -90,7 +90,7 @@ class Spectrum:
         self, log: Interactions, found: spectrum.Pairs, target: str, power: float, saved: int | None = None
     ) -> None:
         self.log, self.target, self.user_power = log, target, power
-        self.values: Float = np.sqrt(found.values)
+        self.values: Float64 = np.sqrt(found.values)
         self.vectors, self.complete, self.residual = found.vectors, found.complete, found.residual
         self.products, self.saved = found.products, saved
 
@@ -143,7 +143,7 @@ class Spectrum:
             work.progress = progress
         place = self.log.items.index(data.items)
         start = np.where((place >= 0)[:, None], self.vectors[place], 0).astype(self.vectors.dtype)
-        with parallel.limited(threads):
+        with parallel.blas_threads(threads):
             how: dict[str, Any] = {"target": self.target, "power": self.user_power, "tolerance": tolerance}
             found = decompose(data, wanted, work, start=start, **how)
         before = self.products + (self.saved or 0)  # those of the one that started at random
@@ -269,7 +269,7 @@ def decompose(
     return found
 
 
-def _weighted(matrix: Any, target: str, power: float) -> tuple[Any, tuple[Float, Float] | None]:
+def _weighted(matrix: Any, target: str, power: float) -> tuple[Any, tuple[Float64, Float64] | None]:
     """What is decomposed: the rows with their users' weights, less a rank-one part where the target has one."""
     if target == "rg2":
         factor, shift = rg2.scaled_target(matrix)
@@ -279,7 +279,7 @@ def _weighted(matrix: Any, target: str, power: float) -> tuple[Any, tuple[Float,
     return scale_rows(matrix, user_weights.user_weights(matrix, power, user_weights.unit(matrix, power))), None
 
 
-def _operator(matrix: Any, shift: tuple[Float, Float] | None, work: Work) -> Operator:
+def _operator(matrix: Any, shift: tuple[Float64, Float64] | None, work: Work) -> Operator:
     """What multiplies by the log, here or on a cluster."""
     if work.cluster is None:
         return Operator(matrix, shift, work.threads)

@@ -23,7 +23,7 @@ from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import SOLVERS, Work
-from monogram.weights import Dense, Twice, Weights
+from monogram.weights import Dense, TwoStepDual, Weights
 
 ROWS = 1024  # of the weights, to which the projection is added at once
 
@@ -89,7 +89,7 @@ class TwoStep(InverseModel):
         weights = solved.into_weights(log, one, 0 * one, work.threads)
         if isinstance(weights, Dense):
             return Dense(_product(weights.matrix, self.second, popularity, basis))
-        found = Twice(weights, self.second, popularity, basis)
+        found = TwoStepDual(weights, self.second, popularity, basis)
         _judge_lists(found, log, work)
         return found
 
@@ -120,7 +120,7 @@ def _warn_of_all(basis: NDArray[np.floating], log: Interactions) -> None:
         )
 
 
-def _judge_lists(weights: Twice, log: Interactions, work: Work) -> None:
+def _judge_lists(weights: TwoStepDual, log: Interactions, work: Work) -> None:
     """Note how far the lists of a few users are from exact ones: rounding in K⁻¹ grows by 1/(c·ℓ) in a second step."""
     lengths = np.diff(log.matrix.indptr).astype(np.float64)
     silent = exact_enough(work)

@@ -23,6 +23,7 @@ from monogram.engine.inverse import dense, woodbury
 from monogram.engine.inverse import matrix_free as free
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError, UnknownIdError
 from monogram.models import matrix_free
 from monogram.models.base import Recommender
@@ -30,13 +31,11 @@ from monogram.models.fitted import RefitSource, UpdateState, factor
 from monogram.models.inverse import alike, roots, used
 from monogram.models.inverse_model import InverseModel
 from monogram.models.work import Report, Work
-from monogram.weights import Dense, Dual, Free, Weights
+from monogram.weights import Dense, Dual, MatrixFree, Weights
 
 if TYPE_CHECKING:
     from monogram.models.full_rank import FullRank
 
-Float = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Model = TypeVar("Model", bound="FullRank")
 DRIFT = {"float32": 1e-5, "float64": 1e-10}  # residual and error of the weights up to which changes go on
 WORSE = 4.0  # times the residual of the fit, where that is larger
@@ -131,7 +130,7 @@ def check(model: Recommender) -> None:
         raise ParameterError(f"this {name} was pruned: what is left is no inverse. Change the whole one, then prune it")
     if isinstance(model, InverseModel) and model.formula().recipe.weighted and model.report_.unit is None:
         raise ParameterError(f"this {name} does not know the factor of its users' weights (report_.unit): fit it again")
-    if isinstance(weights, Free):
+    if isinstance(weights, MatrixFree):
         return
     if not (isinstance(model, InverseModel) and model.updatable) or not isinstance(weights, Dense | Dual):
         raise ParameterError(
@@ -147,11 +146,11 @@ class _Ready:
     """A change that was prepared: the inverse as it will be, the penalties, and what makes the weights (in place?)."""
 
     inverse: dense.Readable
-    penalties: Float
+    penalties: Float64
     weights: Callable[[], Weights]
     bytes: int
     in_place: bool = False
-    scale: Float | None = None
+    scale: Float64 | None = None
 
 
 class _Dearer(Exception):
@@ -160,10 +159,10 @@ class _Dearer(Exception):
 
 def _change(model: Model, after: changes.Changed, how: How) -> Model:
     """The model of the log after a change, in place of the model before; or an error, and nothing changed."""
-    if isinstance(model.weights_, Free):
+    if isinstance(model.weights_, MatrixFree):
         return _refitted(model, after.log, "without a square array a model is its log, which is what changed", how)
     work = Work(model.report_.dtype, memory_.parse(how.memory), parallel.count(how.threads))
-    with parallel.limited(how.threads), memory_.Peak() as peak:
+    with parallel.blas_threads(how.threads), memory_.Peak() as peak:
         try:
             ready, report = _prepared(model, after, how, work)
         except (_Dearer, NumericalError) as reason:
@@ -242,7 +241,7 @@ def _widened(matrix: Any, items: int) -> Any:
     return sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], items))
 
 
-def _penalties(model: FullRank, log: Interactions, d: Float, how: How) -> tuple[Float, Float]:
+def _penalties(model: FullRank, log: Interactions, d: Float64, how: How) -> tuple[Float64, Float64]:
     """The penalties over the new catalogue before the change, and after it."""
     new, rule = log.n_items - model.log_.n_items, model.formula().penalties
     before = np.concatenate([model._kept.penalties, rule.of(np.zeros(new))])
@@ -257,7 +256,9 @@ def _penalties(model: FullRank, log: Interactions, d: Float, how: How) -> tuple[
     return before, before
 
 
-def _primal(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[Float, Float], work: Work) -> _Ready:
+def _primal(
+    model: FullRank, after: changes.Changed, data: Any, penalties: tuple[Float64, Float64], work: Work
+) -> _Ready:
     d, counts = squares(data), used(data)
     array, n, c = model.weights_.matrix, after.log.n_items, model._kept.c  # type: ignore[attr-defined]
     wanted = woodbury.change(*_rows(model, after), penalties[1] - penalties[0])
@@ -290,7 +291,7 @@ def _primal(model: FullRank, after: changes.Changed, data: Any, penalties: tuple
     return _Ready(step, penalties[1], weights, taken, not (grows or copied), scale)
 
 
-def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[Float, Float], work: Work) -> _Ready:
+def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[Float64, Float64], work: Work) -> _Ready:
     held, (gone, come) = model.weights_, _rows(model, after)
     assert isinstance(held, Dual)
     size = held.inverse.dtype.itemsize
@@ -331,7 +332,7 @@ def _gram(model: FullRank, after: changes.Changed) -> NDArray[Any] | None:
     return woodbury.grown(gram, after.log.n_items)
 
 
-def _usable(model: FullRank, scale: Float) -> Float:
+def _usable(model: FullRank, scale: Float64) -> Float64:
     """The factor by which weights differ from C, if C can be read from them."""
     if not (np.isfinite(scale).all() and (scale != 0).all()):
         raise ParameterError(
@@ -413,14 +414,14 @@ def changed(model: Model, parameters: dict[str, Any], memory: int | float | str 
 
 def _solver(model: FullRank) -> str:
     """The solver whose weights a model holds."""
-    kinds = {Dense.kind: "primal", Dual.kind: "dual", Free.kind: free.NAME}
+    kinds = {Dense.kind: "primal", Dual.kind: "dual", MatrixFree.kind: free.NAME}
     return kinds[model.weights_.kind]
 
 
 def another_head(model: FullRank, work: Work) -> Weights | None:
     """The weights of a model from those of another with the same inverse; None, and the Gram, where it has another."""
     given: FullRank = work.given
-    if isinstance(given.weights_, Free):
+    if isinstance(given.weights_, MatrixFree):
         return matrix_free.another_head(model, given.weights_, work)
     (recipe, rule, head), before = model.formula(), given.formula()
     if recipe != before.recipe:

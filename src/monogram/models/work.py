@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.dense import Stage, silent
 from monogram.engine.runtime import memory as memory_
+from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import ParameterError
 from monogram.weights import Weights
 
@@ -49,7 +49,7 @@ Between = Callable[[int, Callable[[], Weights]], None]
 
 
 @dataclass(frozen=True)
-class Watched:
+class ObservedLog:
     """What a fit learns from, and who is called between its epochs: `fit` takes it in place of the log.
 
     Attributes
@@ -68,7 +68,7 @@ class Work:
     """How a fit is to be done, and what it notes on the way.
 
     `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch, `between` as in
-    `Watched`, `scratch` the folder in which a fit on disk may make its files, `gram` the Gram where it is
+    `ObservedLog`, `scratch` the folder in which a fit on disk may make its files, `gram` the Gram where it is
     there already, `kept` what the model keeps beside its weights, `cluster` where the work is done if not here,
     `note` what the report is to say of it, `unit` the factor of the users' weights, `data` the log with them.
     """

@@ -44,7 +44,7 @@ from monogram.models.spectral import FIRST_RANK, Spectral
 from monogram.models.spectrum import Spectrum
 from monogram.models.students import Student
 from monogram.models.two_step import TwoStep, directions
-from monogram.models.work import Watched, Work
+from monogram.models.work import ObservedLog, Work
 from monogram.tuning.epochs import Stopped, Watch
 from monogram.tuning.settings import Setting, Trial
 from monogram.weights import Mixture, Mixtures, Weights
@@ -162,7 +162,7 @@ class Families:
         """Try a group from `grouped`, or several on one path (see `plan`): a trial for each setting, in its order."""
         start = time.perf_counter()
         models = [setting.make() for setting in group]
-        with warnings.catch_warnings(record=True) as said, parallel.limited(self.task.threads):
+        with warnings.catch_warnings(record=True) as said, parallel.blas_threads(self.task.threads):
             warnings.simplefilter("always", MonogramWarning)
             values, trouble = self._values(models)
         notes = dict.fromkeys(str(one.message) for one in said if issubclass(one.category, MonogramWarning))
@@ -203,7 +203,7 @@ class Families:
         if watch is None:
             return self._measured(model.fit(source, **self.task.how))
         try:
-            model.fit(Watched(source, watch.between(self._value)), **self.task.how)
+            model.fit(ObservedLog(source, watch.between(self._value)), **self.task.how)
         except Stopped:
             return None
         epochs, value = len(model.report_.objectives), self._measured(model)

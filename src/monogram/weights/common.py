@@ -9,11 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning
 
-Float = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Tensors = dict[str, NDArray[Any]]
 
 
@@ -33,16 +32,16 @@ class Weights(Protocol):
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
         """The k best eligible items of each history."""
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         """Scores of the items for each history (histories × items)."""
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         """W[:, items]: what each item of a history adds to the scores of the items."""
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         """What each entry of a history (a CSR batch of one) adds to the score of an item."""
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         """The part of the scores of the items that no history changes."""
 
     def tensors(self) -> Tensors:

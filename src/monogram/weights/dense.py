@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.inverse.disk import Scratch
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, best_by_rows, heads_by_rows
 from monogram.engine.topk.scores import sum_rows
-from monogram.weights.common import Float, Indices, Tensors, checked
+from monogram.weights.common import Tensors, checked
 
 
 class Dense:
@@ -38,20 +39,20 @@ class Dense:
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
         return best_by_rows(self.matrix, histories, eligible, k, threads=threads)
 
-    def heads(self, thetas: Float, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
+    def heads(self, thetas: Float64, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
         """The best items by each row of `thetas` times the scores: for models that differ by a factor an item."""
         return heads_by_rows(self.matrix, thetas, histories, eligible, k, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         return sum_rows(self.matrix, histories, items, threads=threads)
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         return self.matrix[:, items].astype(np.float64)
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         return np.asarray(self.matrix[history.indices, item].astype(np.float64) * history.data)
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:
@@ -64,7 +65,7 @@ class Fixed:
     kind = "fixed"
     linear = False
 
-    def __init__(self, scores: Float) -> None:
+    def __init__(self, scores: Float64) -> None:
         self.scores = scores
 
     @classmethod
@@ -80,16 +81,16 @@ class Fixed:
         nothing = np.empty((0, len(self.scores)))
         return best_by_rows(nothing, histories, eligible, k, base=self.scores, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         return np.tile(self.scores[items], (histories.shape[0], 1))
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         return np.zeros((len(self.scores), len(items)))
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         return np.zeros(history.nnz)
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         return np.asarray(self.scores[items])
 
     def tensors(self) -> Tensors:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from monogram.engine.inverse.dense import dual_solve, exact_columns, scale_rows
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.dual import heads_by_gathering
-from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell
+from monogram.weights.common import Tensors, batches, checked, joined, part, tell
 
 
 class Dual:
@@ -38,7 +39,7 @@ class Dual:
     batch = 256
 
     def __init__(
-        self, inverse: NDArray[Any], training: Any, penalties: Float, scale: Float, own: Float, roots: Float
+        self, inverse: NDArray[Any], training: Any, penalties: Float64, scale: Float64, own: Float64, roots: Float64
     ) -> None:
         self.inverse, self.penalties, self.scale, self.own, self.roots = inverse, penalties, scale, own, roots
         self.training = training
@@ -61,12 +62,12 @@ class Dual:
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
         return self._ranked(self.scale[None], True, histories, eligible, k, threads)[0]
 
-    def heads(self, thetas: Float, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
+    def heads(self, thetas: Float64, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
         """The best items by each row of `thetas` times the scores; the items of a history must not be eligible."""
         return self._ranked(thetas * self.scale, False, histories, eligible, k, threads)
 
     def _ranked(
-        self, scales: Float, seen: bool, histories: Any, eligible: Eligible, k: int, threads: int
+        self, scales: Float64, seen: bool, histories: Any, eligible: Eligible, k: int, threads: int
     ) -> list[Best]:
         """One Best for each row of scales; `seen` counts what an item of the history adds to its own score."""
         parts: list[list[Best]] = [[] for _ in scales]
@@ -80,7 +81,7 @@ class Dual:
                 head.append(one)
         return [joined(head, k) for head in parts]
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         out = np.empty((histories.shape[0], len(items)))
         wanted = self.by_item[items]
         for start, stop in batches(len(out), 64):
@@ -90,7 +91,7 @@ class Dual:
             out[start:stop] += sp.csr_array((own, rows.indices, rows.indptr), shape=rows.shape)[:, items].toarray()
         return out
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         found, converged = exact_columns(self.inverse, self.by_item, self.penalties, items)
         tell(converged)
         found *= self.scale[items] * self.penalties[items]
@@ -98,10 +99,10 @@ class Dual:
         found[items, np.arange(len(items))] += self.own[items]
         return found
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:
@@ -113,7 +114,7 @@ class Dual:
             "roots": self.roots,
         }
 
-    def _solved(self, rows: Any, known: Indices, threads: int) -> tuple[Float, Float]:
+    def _solved(self, rows: Any, known: Indices, threads: int) -> tuple[Float64, Float64]:
         """Coefficients y over training users, and what each history item adds to its own score."""
         exact = self.inverse.dtype if (known >= 0).all() else np.float64
         out = np.empty((rows.shape[0], len(self.inverse)), exact)
@@ -125,11 +126,11 @@ class Dual:
         factors = factors + np.repeat(known < 0, np.diff(rows.indptr)) * self.scale[rows.indices]
         return out, factors * rows.data
 
-    def _new(self, rows: Any, threads: int) -> Float:
+    def _new(self, rows: Any, threads: int) -> Float64:
         """The product (hΛ⁻¹)X̃ᵀK⁻¹, to float64 whatever K⁻¹ is held in."""
         scaled = rows.data / self.penalties[rows.indices]
         spread = sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape) @ self.by_item
-        with parallel.limited(threads):
+        with parallel.blas_threads(threads):
             solved, converged = dual_solve(self.inverse, self.by_item, self.penalties, spread.T)
         tell(converged)
         return solved.T

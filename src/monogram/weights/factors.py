@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import row_sums
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, best_by_products
 from monogram.engine.topk.scores import sum_rows
 from monogram.errors import ModelFileError
-from monogram.weights.common import Float, Indices, Tensors, checked
+from monogram.weights.common import Tensors, checked
 
 
 class Factors:
@@ -38,8 +39,8 @@ class Factors:
         self,
         left: NDArray[Any],
         right: NDArray[Any],
-        scale: Float,
-        base: Float | None = None,
+        scale: Float64,
+        base: Float64 | None = None,
         length: float = 0.0,
         ridge: float = 0.0,
     ) -> None:
@@ -73,19 +74,19 @@ class Factors:
         projected = self._projected(histories, threads)
         return best_by_products(projected, self.right, self.offset, eligible, k, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         return self._projected(histories, threads) @ self.right[items].astype(np.float64).T + self.offset[items]
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         reach = self.length or 1.0  # of a history of one item
         wanted = self.right[items].astype(np.float64) * self._filter(np.array([reach]))
         return np.asarray(self.left @ wanted.T)
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         wanted = self.right[item].astype(np.float64) * self._filter(self._reach(history))[0]
         return np.asarray((self.left[history.indices] @ wanted) * history.data)
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         return np.asarray(self.offset[items])
 
     def tensors(self) -> Tensors:
@@ -93,16 +94,16 @@ class Factors:
         stored |= {"ridge": np.array([self.ridge])} if self.ridge else {}
         return stored if self.left is self.right else stored | {"left": self.left}
 
-    def _projected(self, histories: Any, threads: int) -> Float:
+    def _projected(self, histories: Any, threads: int) -> Float64:
         found = sum_rows(self.left, histories, np.arange(self.left.shape[1]), threads=threads)
         return found * self._filter(self._reach(histories))
 
-    def _filter(self, reach: Float) -> Float:
+    def _filter(self, reach: Float64) -> Float64:
         """What each history's projection is multiplied by (histories × k): reach·f/(1 + ridge·reach·f)."""
         strength = self.scale * reach[:, None]
         return strength / (1.0 + self.ridge * strength) if self.ridge else strength
 
-    def _reach(self, histories: Any) -> Float:
+    def _reach(self, histories: Any) -> Float64:
         if not self.length:
             return np.ones(histories.shape[0])
         sums = row_sums(histories)

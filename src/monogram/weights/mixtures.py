@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
-from monogram.weights.common import Float, batches, joined, part
+from monogram.weights.common import batches, joined, part
 from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
-from monogram.weights.twice import BATCH, passed
+from monogram.weights.two_step_dual import BATCH, passed
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +25,7 @@ class Mixture:
     share: float
     weight: float
     rank: int
-    thetas: Float
+    thetas: Float64
 
 
 class Mixtures:
@@ -46,7 +47,7 @@ class Mixtures:
         parts: list[list[Best]] = [[] for one in mixtures for _ in one.thetas]
         for start, stop in batches(histories.shape[0], BATCH):
             rows, rules = histories[start:stop], part(eligible, start, stop)
-            with parallel.limited(threads):
+            with parallel.blas_threads(threads):
                 steps, common = self._steps(rows, threads), self._common(rows, mixtures)
                 found = [
                     head

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ParameterError
-from monogram.weights.common import Float, Indices, Tensors, batches, joined, part
+from monogram.weights.common import Tensors, batches, joined, part
 from monogram.weights.dense import Dense
 
 BATCH = 64  # histories whose scores are written out at once, where a list may hold what was seen
@@ -28,7 +29,7 @@ class Rescaled:
     kind = "rescaled"
     linear = True
 
-    def __init__(self, dense: Dense, factors: Float, delta: Float) -> None:
+    def __init__(self, dense: Dense, factors: Float64, delta: Float64) -> None:
         self.dense, self.factors, self.delta = dense, factors, delta
 
     @property
@@ -47,23 +48,23 @@ class Rescaled:
         ]
         return joined(found, k)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         out = self.dense.score(histories, items, threads) * self.factors[items]
         out += self._own(histories)[:, items].toarray()
         return out
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         found = self.dense.columns(items) * self.factors[items]
         found[items, np.arange(len(items))] = self.delta[items]
         return np.asarray(found)
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         found = self.dense.shares(history, item) * self.factors[item]
         own = history.indices == item
         found[own] = self.delta[item] * history.data[own]
         return np.asarray(found)
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:

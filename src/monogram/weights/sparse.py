@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, best_by_sparse_rows
 from monogram.engine.topk.scores import sum_sparse_rows
 from monogram.errors import ModelFileError
-from monogram.weights.common import Float, Indices, Tensors, checked, whole_numbers
+from monogram.weights.common import Tensors, checked, whole_numbers
 
 
 class Sparse:
@@ -43,17 +44,17 @@ class Sparse:
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
         return best_by_sparse_rows(self.matrix, histories, eligible, k, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         return sum_sparse_rows(self.matrix, histories, items, threads=threads)
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         return np.asarray(self.matrix[:, items].astype(np.float64).toarray())
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         column = self.matrix[history.indices][:, [item]].toarray().ravel()
         return np.asarray(column.astype(np.float64) * history.data)
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:

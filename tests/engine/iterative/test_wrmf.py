@@ -168,7 +168,7 @@ def test_the_same_bits_whatever_the_threads(step, dtype):
     found = []
     for threads in (1, 3):
         users, items = start(matrix, 12, dtype)
-        with parallel.limited(1):
+        with parallel.blas_threads(1):
             half(matrix, items, users, 1.0, step, threads=threads)
             half(matrix.T.tocsr(), users, items, 1.0, step, threads=threads)
             value = wrmf.objective(matrix, users, items, l2=L2, alpha=ALPHA, nu=1.0, threads=threads)

@@ -13,7 +13,7 @@ from monogram.errors import ParameterError
 
 
 def test_concurrent_limits_leave_blas_as_it_was():
-    with parallel.limited(None):
+    with parallel.blas_threads(None):
         pass
     before = [one["num_threads"] for one in threadpool_info()]
     barrier = threading.Barrier(6)
@@ -21,7 +21,7 @@ def test_concurrent_limits_leave_blas_as_it_was():
     def work(number):
         for _ in range(20):
             barrier.wait()
-            with parallel.limited(1 + number % 3):
+            with parallel.blas_threads(1 + number % 3):
                 np.ones((30, 30)) @ np.ones((30, 30))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
@@ -36,10 +36,10 @@ def test_the_smallest_limit_holds_while_it_is_asked_for():
     def threads():
         return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
-    with parallel.limited(2):
-        with parallel.limited(3):
+    with parallel.blas_threads(2):
+        with parallel.blas_threads(3):
             assert threads() == {2}
-        with parallel.limited(1), parallel.limited(2):
+        with parallel.blas_threads(1), parallel.blas_threads(2):
             assert threads() == {1}
         assert threads() == {2}
 
@@ -51,7 +51,7 @@ def test_every_piece_is_worked_on_once():
         def work(start, stop, seen=seen):
             seen[start:stop] += 1
 
-        parallel.over(work, 100, 7, threads, done.append)
+        parallel.parallel_for(work, 100, 7, threads, done.append)
         assert (seen == 1).all()
         assert sum(done) == 100
 
@@ -62,7 +62,7 @@ def test_an_error_in_a_thread_is_raised():
             raise ValueError("here")
 
     with pytest.raises(ValueError, match="here"):
-        parallel.over(work, 100, 10, 2)
+        parallel.parallel_for(work, 100, 10, 2)
 
 
 def test_threads_must_be_a_number():

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
 
-Float = NDArray[np.float64]
 
-
-def squares(matrix: Any, weights: Float | None = None, slab: int = 1_000_000) -> Float:
+def squares(matrix: Any, weights: Float64 | None = None, slab: int = 1_000_000) -> Float64:
     """Diagonal of the Gram: the sum of w·x² by column, in float64, a slab of events at a time."""
     total = np.zeros(matrix.shape[1])
     rows = None if weights is None else np.searchsorted(matrix.indptr, np.arange(matrix.nnz), side="right") - 1
@@ -31,7 +30,7 @@ def squares(matrix: Any, weights: Float | None = None, slab: int = 1_000_000) ->
     return total
 
 
-def row_sums(matrix: Any) -> Float:
+def row_sums(matrix: Any) -> Float64:
     """The sum of each row, in float64 (SciPy's own adds in the precision of the data)."""
     return np.asarray(matrix @ np.ones(matrix.shape[1]))
 
@@ -40,7 +39,7 @@ def gram(
     matrix: Any,
     out: NDArray[Any],
     *,
-    weights: Float | None = None,
+    weights: Float64 | None = None,
     threads: int = 1,
     done: Any = None,
 ) -> None:
@@ -62,7 +61,7 @@ def gram(
 class Columns:
     """The lower triangle of Aᵀ·diag(w)·A, some columns at a time; see `gram`."""
 
-    def __init__(self, matrix: Any, weights: Float | None = None, threads: int = 1) -> None:
+    def __init__(self, matrix: Any, weights: Float64 | None = None, threads: int = 1) -> None:
         rows, self.n = matrix.shape
         weights = np.ones(rows) if weights is None else np.ascontiguousarray(weights, np.float64)
         self._data = (*by_column(matrix), matrix.indptr, matrix.indices, matrix.data, weights)
@@ -75,7 +74,7 @@ class Columns:
         def columns(start: int, stop: int) -> None:
             _columns(*self._data, out, first + start, first + stop, top, first, np.empty(n))
 
-        parallel.over(columns, width, max(16, min(256, width // (8 * self._threads) + 1)), self._threads, done)
+        parallel.parallel_for(columns, width, max(16, min(256, width // (8 * self._threads) + 1)), self._threads, done)
 
 
 def by_column(matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:

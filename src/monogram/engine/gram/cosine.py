@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import by_column, squares
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
-
-Float = NDArray[np.float64]
 
 
 class Cosines:
@@ -21,7 +20,7 @@ class Cosines:
         self.matrix, self.shrink, self.threads = matrix, shrink, threads
         self.squares, self.by_column = squares(matrix), by_column(matrix)
 
-    def columns(self, items: NDArray[np.int64]) -> Float:
+    def columns(self, items: NDArray[np.int64]) -> Float64:
         """A block of columns, in float64; each is summed by one thread in a fixed order."""
         matrix = self.matrix
         out = np.zeros((matrix.shape[1], len(items)), order="F")
@@ -30,7 +29,7 @@ class Cosines:
         def block(start: int, stop: int) -> None:
             _cosines(*self.by_column, *arrays, self.squares, self.shrink, items, out, start, stop)
 
-        parallel.over(block, len(items), 8, self.threads)
+        parallel.parallel_for(block, len(items), 8, self.threads)
         return out
 
 

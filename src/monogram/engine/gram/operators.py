@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import gram
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
 
-Float = NDArray[np.float64]
 ROWS = 1024  # of a sparse matrix, taken by one thread
 
 
@@ -26,7 +26,7 @@ def multiply(matrix: Any, block: NDArray[Any], threads: int = 1) -> NDArray[Any]
     def rows(start: int, stop: int) -> None:
         _multiply(matrix.indptr, matrix.indices, data, block, out, start, stop)
 
-    parallel.over(rows, len(out), ROWS, threads)
+    parallel.parallel_for(rows, len(out), ROWS, threads)
     return out
 
 
@@ -40,7 +40,7 @@ class Operator:
     threads : int
     """
 
-    def __init__(self, matrix: Any, shift: tuple[Float, Float] | None = None, threads: int = 1) -> None:
+    def __init__(self, matrix: Any, shift: tuple[Float64, Float64] | None = None, threads: int = 1) -> None:
         self.matrix, self.shift, self.threads = matrix, shift, threads
         self.by_item = matrix.T.tocsr()
 
@@ -66,7 +66,7 @@ class Operator:
         """The product AAᵀ·block."""
         return self.times(self.back(block))
 
-    def dense(self, side: str) -> Float:
+    def dense(self, side: str) -> Float64:
         """AᵀA ("items") or AAᵀ ("users") as an array, lower triangle only."""
         matrix, shift = (
             (self.matrix, self.shift) if side == "items" else (self.by_item, self.shift and self.shift[::-1])
@@ -76,7 +76,7 @@ class Operator:
         gram(matrix, out, threads=self.threads)
         return shifted(out, matrix, shift)
 
-    def _times(self, matrix: Any, block: NDArray[Any], shift: tuple[Float, Float] | None) -> NDArray[Any]:
+    def _times(self, matrix: Any, block: NDArray[Any], shift: tuple[Float64, Float64] | None) -> NDArray[Any]:
         out = multiply(matrix, block, self.threads)
         if shift is not None:
             a, b = shift
@@ -84,7 +84,7 @@ class Operator:
         return out
 
 
-def shifted(square: Float, matrix: Any, shift: tuple[Float, Float] | None) -> Float:
+def shifted(square: Float64, matrix: Any, shift: tuple[Float64, Float64] | None) -> Float64:
     """The lower triangle of (Y − a·bᵀ)ᵀ(Y − a·bᵀ) from that of YᵀY, in place."""
     if shift is not None:
         a, b = shift

@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from monogram.engine.gram.accumulate import row_sums
-
-Float = NDArray[np.float64]
+from monogram.engine.runtime.arrays import Float64
 
 
 def unit(matrix: Any, power: float) -> float:
@@ -26,7 +24,7 @@ def unit(matrix: Any, power: float) -> float:
     return float(sums.sum() / (sums ** (1 - power)).sum()) if len(sums) else 1.0
 
 
-def user_weights(matrix: Any, power: float, factor: float) -> Float:
+def user_weights(matrix: Any, power: float, factor: float) -> Float64:
     """The weight factor·|I_u|^(−power) of each user; 1 for one without events."""
     sums = row_sums(matrix)
     return np.asarray(np.where(sums > 0, factor * np.where(sums > 0, sums, 1.0) ** -power, 1.0))
@@ -59,6 +57,6 @@ def balanced(matrix: Any) -> Any:
     return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def popularity(counts: Float, power: float) -> Float:
+def popularity(counts: Float64, power: float) -> Float64:
     """The factor max(users of an item, ½)^power of each item's scores."""
     return np.asarray(np.maximum(counts, 0.5) ** power)

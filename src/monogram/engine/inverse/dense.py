@@ -17,15 +17,9 @@ from monogram.engine.gram.accumulate import gram, squares
 from monogram.engine.gram.operators import multiply
 from monogram.engine.linalg.cholesky import potrf, potri
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
-
-Float = NDArray[np.float64]
-Stage = Callable[[str, float], None]  # stage name, flops (or columns) done since the last call
-Between = Callable[[int, Callable[[], Any]], None]  # epochs done, and what gives the state they left
-
-
-def silent(_: str, __: float) -> None:
-    """Report to nobody."""
+from monogram.engine.runtime.progress import Stage, silent
 
 
 class Primal:
@@ -35,7 +29,7 @@ class Primal:
 
     def __init__(self, lower: NDArray[Any], threads: int = 1) -> None:
         self.lower, self.threads = lower, threads
-        self.diagonal: Float = np.diagonal(lower).astype(np.float64)
+        self.diagonal: Float64 = np.diagonal(lower).astype(np.float64)
         self.mirrored = False
 
     @property
@@ -43,7 +37,7 @@ class Primal:
         """The precision it is held in."""
         return self.lower.dtype
 
-    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float64:
         """Columns C[:, items], in float64."""
         out = np.empty((len(self.lower), len(items)))
         for k, j in enumerate(items):
@@ -67,7 +61,7 @@ class Primal:
             self.mirrored = True
         return symmetric_times(self.lower, block)
 
-    def into_weights(self, scale: Float, diagonal: Float, threads: int) -> NDArray[Any]:
+    def into_weights(self, scale: Float64, diagonal: Float64, threads: int) -> NDArray[Any]:
         """C·diag(scale) with the given diagonal, made in the array of C, which is gone afterwards.
 
         The result is C-ordered: row i is what item i of a history adds to every score.
@@ -79,7 +73,7 @@ class Primal:
         def mirror(start: int, stop: int) -> None:
             _mirror(lower, scale, start, stop)
 
-        parallel.over(mirror, n, max(BLOCK, n // (16 * threads) // BLOCK * BLOCK), threads)
+        parallel.parallel_for(mirror, n, max(BLOCK, n // (16 * threads) // BLOCK * BLOCK), threads)
         weights = lower.T
         np.fill_diagonal(weights, diagonal)
         return weights
@@ -90,7 +84,7 @@ class Dual:
 
     solver = "dual"
 
-    def __init__(self, inverse: NDArray[Any], by_item: Any, penalties: Float, threads: int = 1) -> None:
+    def __init__(self, inverse: NDArray[Any], by_item: Any, penalties: Float64, threads: int = 1) -> None:
         self.inverse = inverse  # symmetric, both triangles
         self.by_item = by_item  # X̃ᵀ as CSR: items × users
         self.penalties, self.threads = penalties, threads
@@ -102,7 +96,7 @@ class Dual:
         """The precision it is held in."""
         return self.inverse.dtype
 
-    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float64:
         """Columns C[:, items], in float64."""
         return dual_columns(self.inverse, self.by_item, self.penalties, np.asarray(items))
 
@@ -129,10 +123,10 @@ class Readable(Protocol):
     """What a certificate needs to know of an inverse."""
 
     @property
-    def diagonal(self) -> Float:
+    def diagonal(self) -> Float64:
         """The diagonal of C."""
 
-    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float64:
         """Columns C[:, items], in float64."""
 
 
@@ -167,7 +161,7 @@ def _with_diagonal(inverse: Inverse, block: NDArray[Any]) -> NDArray[Any]:
 
 def primal(
     matrix: Any,
-    penalties: Float,
+    penalties: Float64,
     *,
     known: NDArray[Any] | None = None,
     dtype: Any = np.float32,
@@ -180,14 +174,16 @@ def primal(
     if known is None:
         gram(matrix, out, threads=threads, done=lambda k: stage("gram", k))
     else:
-        parallel.over(lambda a, b: np.copyto(out[:, a:b], known[:, a:b]), n, max(1, n // (4 * threads)), threads)
+        parallel.parallel_for(
+            lambda a, b: np.copyto(out[:, a:b], known[:, a:b]), n, max(1, n // (4 * threads)), threads
+        )
     invert(out, penalties, stage)
     return Primal(out, threads)
 
 
 def dual(
     matrix: Any,
-    penalties: Float,
+    penalties: Float64,
     *,
     dtype: Any = np.float32,
     threads: int = 1,
@@ -203,7 +199,7 @@ def dual(
     return Dual(out, by_item, penalties, threads)
 
 
-def scale_rows(matrix: Any, weights: Float | None) -> Any:
+def scale_rows(matrix: Any, weights: Float64 | None) -> Any:
     """X̃ = diag(√w)·X, sharing the structure of X."""
     if weights is None:
         return matrix
@@ -213,7 +209,7 @@ def scale_rows(matrix: Any, weights: Float | None) -> Any:
 
 def certificate(
     data: Any,
-    penalties: Float,
+    penalties: Float64,
     inverse: Readable,
     *,
     also: NDArray[np.int64] | None = None,
@@ -258,17 +254,17 @@ def certificate(
     return residual, error
 
 
-def probes(diagonal: Float, number: int = 8) -> NDArray[np.int64]:
+def probes(diagonal: Float64, number: int = 8) -> NDArray[np.int64]:
     """A few items to test a fit on: spread over those in use by popularity, the most popular among them."""
     live = np.flatnonzero(diagonal)
     order = live[np.argsort(diagonal[live], kind="stable")]
     return order[np.unique(np.linspace(0, len(order) - 1, number).astype(int))] if len(order) else order
 
 
-def _error(data: Any, penalties: Float, diagonal: Float, rest: Float, own: Any, tolerance: float) -> Float:
+def _error(data: Any, penalties: Float64, diagonal: Float64, rest: Float64, own: Any, tolerance: float) -> Float64:
     """A few steps of conjugate gradients on (S + Λ)z = rest with z = 0 on the probes' own rows."""
 
-    def apply(block: Float) -> Float:
+    def apply(block: Float64) -> Float64:
         out = data.T @ (data @ block) + penalties[:, None] * block
         out[own] = 0.0
         return np.asarray(out)
@@ -279,14 +275,14 @@ def _error(data: Any, penalties: Float, diagonal: Float, rest: Float, own: Any, 
 
 
 def conjugate_gradients(
-    apply: Callable[[Float], Float],
-    prepare: Callable[[Float], Float],
-    right: Float,
-    start: Float,
+    apply: Callable[[Float64], Float64],
+    prepare: Callable[[Float64], Float64],
+    right: Float64,
+    start: Float64,
     *,
     steps: int,
     tolerance: float = 1e-10,
-) -> tuple[Float, bool]:
+) -> tuple[Float64, bool]:
     """Preconditioned conjugate gradients on many right-hand sides at once, one a column; whether all converged."""
     goal = tolerance * np.linalg.norm(right, axis=0)
     solution, rest = start, right - apply(start)
@@ -309,17 +305,17 @@ def conjugate_gradients(
     return solution, False
 
 
-def dual_solve(inverse: NDArray[Any], by_item: Any, penalties: Float, right: Any) -> tuple[Float, bool]:
+def dual_solve(inverse: NDArray[Any], by_item: Any, penalties: Float64, right: Any) -> tuple[Float64, bool]:
     """The exact K⁻¹·right (sparse users × columns): the stored inverse, refined in float64; whether it converged.
 
     In float32 the stored K⁻¹ loses what cancels in a column of C; conjugate gradients that start from it, with it as
     the preconditioner, bring that back, in one or two steps on most data.
     """
 
-    def apply(block: Float) -> Float:
+    def apply(block: Float64) -> Float64:
         return np.asarray(block + by_item.T @ ((by_item @ block) / penalties[:, None]))
 
-    def prepare(block: Float) -> Float:
+    def prepare(block: Float64) -> Float64:
         return np.asarray(inverse @ block.astype(inverse.dtype), np.float64)
 
     start = np.zeros((inverse.shape[0], right.shape[1]))
@@ -334,8 +330,8 @@ def dual_solve(inverse: NDArray[Any], by_item: Any, penalties: Float, right: Any
 
 
 def exact_columns(
-    inverse: NDArray[Any], by_item: Any, penalties: Float, items: NDArray[np.integer[Any]]
-) -> tuple[Float, bool]:
+    inverse: NDArray[Any], by_item: Any, penalties: Float64, items: NDArray[np.integer[Any]]
+) -> tuple[Float64, bool]:
     """Columns of C through `dual_solve`; whether they converged."""
     rows = by_item[items].astype(np.float64)
     right = rows.multiply(1 / penalties[items][:, None]).tocsr().T
@@ -345,7 +341,7 @@ def exact_columns(
     return out, converged
 
 
-def dual_columns(inverse: NDArray[Any], by_item: Any, penalties: Float, items: NDArray[np.integer[Any]]) -> Float:
+def dual_columns(inverse: NDArray[Any], by_item: Any, penalties: Float64, items: NDArray[np.integer[Any]]) -> Float64:
     """Columns of C = Λ⁻¹ − Λ⁻¹X̃ᵀK⁻¹X̃Λ⁻¹, summed in float64."""
     out = np.empty((by_item.shape[0], len(items)))
     for k, j in enumerate(items):
@@ -357,7 +353,7 @@ def dual_columns(inverse: NDArray[Any], by_item: Any, penalties: Float, items: N
     return out
 
 
-def invert(out: NDArray[Any], penalties: Float, stage: Stage = silent) -> None:
+def invert(out: NDArray[Any], penalties: Float64, stage: Stage = silent) -> None:
     """(G + diag ℓ)⁻¹ of the Gram in the lower triangle of an array, in place."""
     np.einsum("ii->i", out)[...] += penalties.astype(out.dtype)
     potrf(out, tick=lambda flops: stage("factor", flops))
@@ -367,17 +363,17 @@ def invert(out: NDArray[Any], penalties: Float, stage: Stage = silent) -> None:
 def _whole(square: NDArray[Any], threads: int) -> None:
     """The upper triangle from the lower one, in place."""
     n, one = len(square), np.ones(len(square), square.dtype)
-    parallel.over(lambda a, b: _mirror(square, one, a, b), n, max(BLOCK, n // 64 // BLOCK * BLOCK), threads)
+    parallel.parallel_for(lambda a, b: _mirror(square, one, a, b), n, max(BLOCK, n // 64 // BLOCK * BLOCK), threads)
 
 
-def _forms(inverse: NDArray[Any], by_item: Any, threads: int) -> Float:
+def _forms(inverse: NDArray[Any], by_item: Any, threads: int) -> Float64:
     """The form x_jᵀK⁻¹x_j of each item."""
     forms = np.empty(by_item.shape[0])
 
     def quadratic(start: int, stop: int) -> None:
         _quadratic(inverse, by_item.indptr, by_item.indices, by_item.data, forms, start, stop)
 
-    parallel.over(quadratic, len(forms), max(1, len(forms) // (32 * threads)), threads)
+    parallel.parallel_for(quadratic, len(forms), max(1, len(forms) // (32 * threads)), threads)
     return forms
 
 

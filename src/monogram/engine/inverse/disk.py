@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.dense import Stage, silent
 from monogram.engine.inverse.tile_store import JOURNAL, LOCK, TILES, WEIGHTS, Tiles, put, told
 from monogram.engine.inverse.tiled_cholesky import HELD, Solver, fingerprint, tile_size
 from monogram.engine.linalg.triangular import mirror_below
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import NumericalError, StorageError
 
-Float = NDArray[np.float64]
 SLAB = 1 << 20  # values looked at in one step
 
 
@@ -125,7 +125,7 @@ def free(folder: Path) -> int:
 
 def disk(
     matrix: Any,
-    penalties: Float,
+    penalties: Float64,
     *,
     folder: Path,
     room: int,
@@ -172,7 +172,7 @@ class Tiled:
     def __init__(self, tiles: Tiles, scratch: Scratch, stage: Stage = silent) -> None:
         self.tiles, self.scratch, self._stage = tiles, scratch, stage
         self._finalizer = weakref.finalize(self, scratch.release)
-        self.diagonal: Float = np.empty(tiles.n)
+        self.diagonal: Float64 = np.empty(tiles.n)
         for index in range(tiles.count):
             start = tiles.span(index).start
             for first, part in self._slabs((index, index)):
@@ -192,7 +192,7 @@ class Tiled:
         for first in range(0, columns, wide):
             yield first, self.tiles.read(key, buffer, slice(first, first + wide))
 
-    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float64:
         """Columns C[:, items], in float64."""
         tiles, items = self.tiles, np.asarray(items)
         out = np.empty((tiles.n, len(items)))
@@ -232,7 +232,7 @@ class Tiled:
                     out[left] += values.T @ block[rows]
         return out
 
-    def into_weights(self, scale: Float, diagonal: Float, threads: int) -> NDArray[Any]:
+    def into_weights(self, scale: Float64, diagonal: Float64, threads: int) -> NDArray[Any]:
         """C·diag(scale) with the given diagonal in a file of n² values, mapped; the folder goes when it goes.
 
         The result is C-ordered: row i is what item i of a history adds to every score.
@@ -268,7 +268,7 @@ class Tiled:
             self.tiles.journal.add({"stage": "weights", "head": head})
         return set()
 
-    def _write_rows(self, i: int, scale: NDArray[Any], diagonal: Float, buffers: NDArray[Any]) -> None:
+    def _write_rows(self, i: int, scale: NDArray[Any], diagonal: Float64, buffers: NDArray[Any]) -> None:
         tiles, rows = self.tiles, self.tiles.span(i)
         for j in range(tiles.count):
             span = tiles.span(j)

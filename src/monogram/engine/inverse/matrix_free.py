@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse.dense import probes
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
 
-Float = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 
 NAME = "matrix_free"
@@ -41,9 +41,9 @@ class Solution:
     hᵀz + zᵀr is hᵀCh to the square of what z is off: by rᵀCr.
     """
 
-    columns: Float
-    residuals: Float
-    products: Float
+    columns: Float64
+    residuals: Float64
+    products: Float64
     steps: int
     converged: bool
 
@@ -58,11 +58,11 @@ class System:
     dtype : what the blocks are held in
     """
 
-    def __init__(self, matrix: Any, penalties: Float, dtype: str = "float32") -> None:
+    def __init__(self, matrix: Any, penalties: Float64, dtype: str = "float32") -> None:
         self.by_user, self.by_item = matrix, matrix.T.tocsr()
         self.penalties, self.dtype = np.asarray(penalties, np.float64), dtype
         self.d = squares(matrix)
-        self.diagonal: Float = self.d + self.penalties
+        self.diagonal: Float64 = self.d + self.penalties
 
     @property
     def width(self) -> int:
@@ -70,7 +70,7 @@ class System:
         users, items = self.by_user.shape
         return width(users, items, self.dtype)
 
-    def apply(self, block: NDArray[Any], threads: int) -> tuple[NDArray[Any], Float]:
+    def apply(self, block: NDArray[Any], threads: int) -> tuple[NDArray[Any], Float64]:
         """(S + Λ)·block in the block's precision, and by column the sum of block∘(S + Λ)block."""
         users, items = self.by_user.shape
         size = block.shape[1]
@@ -85,11 +85,11 @@ class System:
             x, part = self.by_item, sums[start // ROWS]
             _backward(x.indptr, x.indices, x.data, middle, self.penalties, block, out, part, start, stop)
 
-        parallel.over(forward, users, ROWS, threads)
-        parallel.over(backward, items, ROWS, threads)
+        parallel.parallel_for(forward, users, ROWS, threads)
+        parallel.parallel_for(backward, items, ROWS, threads)
         return out, _total(sums)
 
-    def rest(self, right: Any, solution: Float, at: Indices, threads: int) -> tuple[NDArray[Any], Float, Float]:
+    def rest(self, right: Any, solution: Float64, at: Indices, threads: int) -> tuple[NDArray[Any], Float64, Float64]:
         """r = h − (S + Λ)z of some columns, summed in float64, then held in the working precision; ‖r‖ and zᵀr."""
         out = np.empty((len(solution), len(at)), self.dtype)
         norms, products = np.empty(len(at)), np.empty(len(at))
@@ -115,7 +115,7 @@ def column_bytes(users: int, items: int, dtype: str) -> int:
     return items * (8 + 3 * size) + users * size
 
 
-def solve(system: System, right: Any, *, tolerance: float | Float, threads: int = 1) -> Solution:
+def solve(system: System, right: Any, *, tolerance: float | Float64, threads: int = 1) -> Solution:
     """Solve (S + Λ)z = h for each row h of a CSR batch (at most `system.width` of them are advisable).
 
     A history ends where ‖h − (S + Λ)z‖ is at most `tolerance` (one for all, or one each) times ‖h‖, or where rounding
@@ -140,7 +140,7 @@ def solve(system: System, right: Any, *, tolerance: float | Float, threads: int 
     return Solution(solution, residuals, products, steps, bool((norms <= goal).all()))
 
 
-def _descend(system: System, rest: NDArray[Any], solution: Float, at: Indices, goal: Float, threads: int) -> int:
+def _descend(system: System, rest: NDArray[Any], solution: Float64, at: Indices, goal: Float64, threads: int) -> int:
     """Conjugate gradients from a residual on, added to the columns `at` of the solution; the number of steps."""
     inverse = 1 / system.diagonal
     direction = (rest * inverse[:, None]).astype(rest.dtype)
@@ -161,32 +161,32 @@ def _descend(system: System, rest: NDArray[Any], solution: Float, at: Indices, g
 
 
 def _moved(
-    solution: Float,
+    solution: Float64,
     at: Indices,
     rest: NDArray[Any],
     direction: NDArray[Any],
     image: NDArray[Any],
-    inverse: Float,
-    size: Float,
+    inverse: Float64,
+    size: Float64,
     threads: int,
-) -> tuple[Float, Float]:
+) -> tuple[Float64, Float64]:
     """A step of each column; the sums of r²/diag and of r² after it."""
     sums = np.zeros((2, -(-len(rest) // ROWS), rest.shape[1]))
 
     def move(start: int, stop: int) -> None:
         _move(solution, at, rest, direction, image, inverse, size, sums[:, start // ROWS], start, stop)
 
-    parallel.over(move, len(rest), ROWS, threads)
+    parallel.parallel_for(move, len(rest), ROWS, threads)
     return _total(sums[0]), _total(sums[1])
 
 
-def _turned(direction: NDArray[Any], rest: NDArray[Any], inverse: Float, ratio: Float, threads: int) -> None:
+def _turned(direction: NDArray[Any], rest: NDArray[Any], inverse: Float64, ratio: Float64, threads: int) -> None:
     """The next directions, in place."""
 
     def turn(start: int, stop: int) -> None:
         _turn(direction, rest, inverse, ratio, start, stop)
 
-    parallel.over(turn, len(rest), ROWS, threads)
+    parallel.parallel_for(turn, len(rest), ROWS, threads)
 
 
 def units(items: Indices, size: int) -> Any:
@@ -218,13 +218,13 @@ def certificate(system: System, *, tolerance: float, threads: int = 1) -> tuple[
     return residual, error
 
 
-def _off(columns: Float, own: Any) -> Float:
+def _off(columns: Float64, own: Any) -> Float64:
     out = columns.copy()
     out[own] = 0.0
     return out
 
 
-def _norms(rows: Any) -> Float:
+def _norms(rows: Any) -> Float64:
     out = np.zeros(rows.shape[0])
     _row_norms(rows.indptr, rows.data, out)
     return out
@@ -237,14 +237,14 @@ def _add_rows(right: Any, rows: Indices, out: NDArray[Any]) -> None:
         out[right.indices[part], k] += right.data[part].astype(out.dtype)
 
 
-def _products(first: NDArray[Any], second: NDArray[Any]) -> Float:
+def _products(first: NDArray[Any], second: NDArray[Any]) -> Float64:
     """Sums of first∘second by column, in parts."""
     sums = np.zeros((-(-len(first) // ROWS), first.shape[1]))
     _dots(first, second, sums, ROWS)
     return sums
 
 
-def _total(sums: Float) -> Float:
+def _total(sums: Float64) -> Float64:
     """Sums by column, row after row: NumPy's own order depends on the number of columns."""
     out = np.zeros(sums.shape[1])
     _add_up(sums, out)

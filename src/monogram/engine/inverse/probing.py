@@ -16,9 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.inverse import matrix_free
-from monogram.engine.inverse.dense import Stage, silent
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import Stage, silent
 
-Float = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 
 ERROR = {"float32": 1e-7, "float64": 1e-12}  # of a c that is solved for, relative: a bound
@@ -36,8 +36,8 @@ def fitted(items: int, diagonal: bool) -> int:
 class Diagonal:
     """c = diag C, and the standard error of each: 0 where it was solved for."""
 
-    values: Float
-    errors: Float
+    values: Float64
+    errors: Float64
 
     @property
     def deviation(self) -> float:
@@ -47,7 +47,7 @@ class Diagonal:
 
 def exact_diagonal(
     system: matrix_free.System, items: Indices, threads: int, stage: Stage = silent
-) -> tuple[Float, bool]:
+) -> tuple[Float64, bool]:
     """c of some items by their columns of C, right to ERROR; whether all arrived.
 
     With r = e_j − (S + Λ)z, c_j = z_j + zᵀr + rᵀCr, and rᵀCr ≤ ‖r‖²/min ℓ: half the digits are enough for z.
@@ -93,7 +93,7 @@ def diagonal(
 
 def _estimate(
     system: matrix_free.System, items: Indices, number: int, seed: int, threads: int, stage: Stage
-) -> tuple[Float, Float]:
+) -> tuple[Float64, Float64]:
     """Means of v_j·(C(s∘v))_j/s_j over the probes less what the first order explains, and their standard errors."""
     rng = np.random.default_rng(seed)
     scale = np.sqrt(system.diagonal[items])
@@ -114,7 +114,7 @@ def _estimate(
     return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors
 
 
-def _off_products(system: matrix_free.System, items: Indices, block: Float, threads: int) -> Float:
+def _off_products(system: matrix_free.System, items: Indices, block: Float64, threads: int) -> Float64:
     """(S − diag d)·block for a block that is zero beside some items, at these items."""
     whole = np.zeros((len(system.penalties), block.shape[1]))
     whole[items] = block
@@ -128,7 +128,7 @@ class _Moments:
         self.number = 0
         self.sample, self.other, self.own, self.both, self.others = (np.zeros(size) for _ in range(5))
 
-    def add(self, samples: Float, others: Float) -> None:
+    def add(self, samples: Float64, others: Float64) -> None:
         """Take columns of samples into account, one after the other."""
         for sample, other in zip(samples.T, others.T, strict=True):
             self.number += 1
@@ -139,7 +139,7 @@ class _Moments:
             self.both += step * (other - self.other)
             self.others += beside * (other - self.other)
 
-    def estimate(self) -> tuple[Float, Float]:
+    def estimate(self) -> tuple[Float64, Float64]:
         """The mean less the part of its chance deviation that the companion shows, and the standard error of that."""
         slope = np.divide(self.both, self.others, out=np.zeros_like(self.both), where=self.others > 0)
         left = np.maximum(self.own - slope * self.both, 0.0)

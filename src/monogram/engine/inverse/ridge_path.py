@@ -22,9 +22,8 @@ from monogram.engine.gram.accumulate import gram
 from monogram.engine.gram.operators import multiply
 from monogram.engine.plan import WORKSPACE, Cost, Size, calibrate
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.errors import NumericalError
-
-Float = NDArray[np.float64]
 
 # Times relative to n³ flops of our factorisation and inverse, as measured with one thread. They are constants, so that
 # which way is taken does not depend on the day.
@@ -47,10 +46,10 @@ class Path:
     basis : U = E^-½V, n × n, C-ordered
     """
 
-    def __init__(self, values: Float, basis: NDArray[Any], threads: int = 1) -> None:
+    def __init__(self, values: Float64, basis: NDArray[Any], threads: int = 1) -> None:
         self.values, self.basis, self.threads = values, basis, threads
 
-    def diagonals(self, l2s: Any) -> Float:
+    def diagonals(self, l2s: Any) -> Float64:
         """The diagonal of C for each l2, one a row, summed in float64."""
         shares = 1 / (self.values[:, None] + np.asarray(l2s, np.float64))
         out = np.empty((len(self.basis), shares.shape[1]))
@@ -70,7 +69,7 @@ class Path:
 
 
 def decompose(
-    matrix: Any, scale: Float, *, known: NDArray[Any] | None = None, dtype: Any = np.float32, threads: int = 1
+    matrix: Any, scale: Float64, *, known: NDArray[Any] | None = None, dtype: Any = np.float32, threads: int = 1
 ) -> Path:
     """The path of an m × n matrix and the diagonal `scale` of E; where the Gram is `known`, from a copy of it."""
     n = matrix.shape[1]
@@ -85,7 +84,7 @@ def decompose(
         for j in range(start, stop):  # the lower triangle: nothing is in the other
             np.multiply(source[j:, j], root[j] * root[j:], out=square[j:, j])
 
-    parallel.over(scaled, n, max(1, n // (4 * threads)), threads)
+    parallel.parallel_for(scaled, n, max(1, n // (4 * threads)), threads)
     try:
         values, vectors = scipy.linalg.eigh(square, lower=True, overwrite_a=True, check_finite=False, driver="evd")
     except np.linalg.LinAlgError as error:
@@ -95,7 +94,7 @@ def decompose(
     return Path(np.maximum(values, 0.0), basis, threads)
 
 
-def lowest(matrix: Any, scale: Float, dtype: Any) -> float:
+def lowest(matrix: Any, scale: Float64, dtype: Any) -> float:
     """The smallest l2 for which a path in this precision is as good as an inverse.
 
     Below some roundings of the largest eigenvalue, which is estimated here by a few products, neither is exact.

@@ -28,9 +28,9 @@ from monogram.engine.inverse.tile_store import Key, Tiles
 from monogram.engine.linalg.blas import gemm
 from monogram.engine.linalg.cholesky import lauum, potrf, trtri
 from monogram.engine.linalg.triangular import add_lower, clear_above, lower_times, solve_left, solve_right, times_lower
+from monogram.engine.runtime.arrays import Float64
 from monogram.errors import NumericalError
 
-Float = NDArray[np.float64]
 Stage = Callable[[str, float], None]
 HELD = 5  # tiles in memory: the one that is made, the pair that is multiplied, the pair that is read
 LARGEST = 8192  # side of a tile: beyond it a disk of 250 MB/s keeps up with 250 GFLOP/s, and more only costs memory
@@ -46,7 +46,7 @@ def tile_size(n: int, budget: int, itemsize: int) -> int:
     return min(most, math.ceil(even / 64) * 64)
 
 
-def fingerprint(matrix: Any, penalties: Float, dtype: Any) -> str:
+def fingerprint(matrix: Any, penalties: Float64, dtype: Any) -> str:
     """What a fit on disk is of: the data, the penalties, the precision and the version."""
     digest = hashlib.sha256(f"{__version__} {np.dtype(dtype).name} {matrix.shape}".encode())
     for array in (matrix.indptr, matrix.indices, matrix.data, penalties):
@@ -74,7 +74,7 @@ class Solver:
         self.coming: tuple[tuple[Key, Key], Future[Any]] | None = None
         self.side = 2
 
-    def run(self, matrix: Any, penalties: Float) -> None:
+    def run(self, matrix: Any, penalties: Float64) -> None:
         """All stages, from where the journal ends."""
         self.gram(matrix, penalties)
         tasks = list(_tasks(self.tiles.count))
@@ -85,7 +85,7 @@ class Solver:
                     self.tiles.write(key, stage, self.make[stage](key))
                 self.tick("factor" if stage == "factor" else "invert", self._flops(stage, key))
 
-    def gram(self, matrix: Any, penalties: Float) -> None:
+    def gram(self, matrix: Any, penalties: Float64) -> None:
         """S + Λ from the sparse data, a column of tiles at a time, in panels that fit in two tiles' room."""
         tiles, columns = self.tiles, None
         for j in range(tiles.count):

@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from monogram.engine.inverse.dense import dual_solve
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.runtime.jit import kernel
 from monogram.errors import NumericalError
 
-Float = NDArray[np.float64]
-Indices = NDArray[np.int64]
 SLAB = 2048  # columns of C read in float64 at once
 ROWS = 64  # rows of the weights changed at once by a thread
 SOLVED = 128  # columns of K⁻¹ solved for at once
@@ -40,12 +39,12 @@ class Held:
     """C as weights hold it: `array` = C·diag(scale) off its diagonal (C-ordered), and the diagonal of C beside it."""
 
     array: NDArray[Any]
-    scale: Float
-    diagonal: Float
+    scale: Float64
+    diagonal: Float64
 
-    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float64:
         """Columns C[:, items], in float64."""
-        out: Float = self.array[:, items].astype(np.float64) / self.scale[items]
+        out: Float64 = self.array[:, items].astype(np.float64) / self.scale[items]
         out[items, np.arange(len(items))] = self.diagonal[items]
         return out
 
@@ -55,7 +54,7 @@ class Change:
     """What is added to S + Λ: Fᵀ·diag(signs)·F, the rows of F sparse."""
 
     rows: Any
-    signs: Float
+    signs: Float64
 
     @property
     def rank(self) -> int:
@@ -63,7 +62,7 @@ class Change:
         return len(self.signs)
 
 
-def change(gone: Any, come: Any, shift: Float) -> Change:
+def change(gone: Any, come: Any, shift: Float64) -> Change:
     """The change by rows of data that go and come (CSR), and by what is added to each penalty."""
     moved = np.flatnonzero(shift)
     roots = np.sqrt(np.abs(shift[moved]))
@@ -90,13 +89,13 @@ def working_bytes(rank: int, side: int, dtype: Any, threads: int = 1) -> int:
 class Correction:
     """C' = C − left·right, and the diagonal of C'; `unused` items are alone in it, with zeros beside them."""
 
-    left: Float
-    right: Float
-    diagonal: Float
+    left: Float64
+    right: Float64
+    diagonal: Float64
     unused: Indices
 
 
-def correction(held: Held, wanted: Change, alone: Float) -> Correction:
+def correction(held: Held, wanted: Change, alone: Float64) -> Correction:
     """What a change takes from C; nothing is changed yet. NumericalError where S + Λ would not stay invertible.
 
     `alone` is the c of each item that nobody uses after the change, and 0 for all others.
@@ -127,44 +126,44 @@ class Pass:
     What rounding would leave beside an item that nobody uses any more would tell who used it: there zeros are written.
     """
 
-    def __init__(self, held: Held, taken: Correction, scale: Float) -> None:
+    def __init__(self, held: Held, taken: Correction, scale: Float64) -> None:
         dtype = held.array.dtype
         self.held, self.scale, self.diagonal, self.unused = held, scale, taken.diagonal, taken.unused
         self.ratio = (scale / held.scale).astype(dtype)
         self.left = np.ascontiguousarray(taken.left, dtype)
         self.right = (taken.right * scale).astype(dtype)
 
-    def columns(self, items: NDArray[np.integer[Any]]) -> Float:
+    def columns(self, items: NDArray[np.integer[Any]]) -> Float64:
         """Columns of C' as the pass would leave them."""
         out = self.held.array[:, items] * self.ratio[items] - self.left @ self.right[:, items]
-        found: Float = out.astype(np.float64) / self.scale[items]
+        found: Float64 = out.astype(np.float64) / self.scale[items]
         found[self.unused] = 0.0
         found[:, np.isin(items, self.unused)] = 0.0
         found[items, np.arange(len(items))] = self.diagonal[items]
         return found
 
-    def into(self, out: NDArray[Any], diagonal: Float, threads: int) -> None:
+    def into(self, out: NDArray[Any], diagonal: Float64, threads: int) -> None:
         """C'·diag(s') with the given diagonal, into an array that may be that of C·diag(s)."""
         array = self.held.array
 
         def rows(start: int, stop: int) -> None:
             _rescale(array[start:stop], self.ratio, self.left[start:stop] @ self.right, out[start:stop])
 
-        with parallel.limited(1):  # the slabs are shared among threads, not the products
-            parallel.over(rows, len(out), ROWS, threads)
+        with parallel.blas_threads(1):  # the slabs are shared among threads, not the products
+            parallel.parallel_for(rows, len(out), ROWS, threads)
         out[self.unused] = 0
         out[:, self.unused] = 0
         np.fill_diagonal(out, diagonal)
 
 
-def rescaled(array: NDArray[Any], ratio: Float, diagonal: Float, threads: int) -> NDArray[Any]:
+def rescaled(array: NDArray[Any], ratio: Float64, diagonal: Float64, threads: int) -> NDArray[Any]:
     """A new array: the columns times a ratio each, and another diagonal."""
     out, ratio = np.empty_like(array), ratio.astype(array.dtype)
 
     def rows(start: int, stop: int) -> None:
         np.multiply(array[start:stop], ratio, out=out[start:stop])
 
-    parallel.over(rows, len(out), ROWS, threads)
+    parallel.parallel_for(rows, len(out), ROWS, threads)
     np.fill_diagonal(out, diagonal)
     return out
 
@@ -188,11 +187,11 @@ def add_to_gram(gram: NDArray[Any], gone: Any, come: Any) -> None:
 def dual(
     inverse: NDArray[Any],
     matrix: Any,
-    penalties: Float,
+    penalties: Float64,
     *,
     gone: Indices,
     come: Any,
-    moved: Float,
+    moved: Float64,
     threads: int = 1,
 ) -> NDArray[Any]:
     """K⁻¹ of a matrix without the rows `gone`, with the rows `come` after the others, for the penalties `moved`.
@@ -223,7 +222,7 @@ def dual(
     return out
 
 
-def _border(out: NDArray[Any], k: int, by_item: Any, come: Any, penalties: Float, threads: int) -> None:
+def _border(out: NDArray[Any], k: int, by_item: Any, come: Any, penalties: Float64, threads: int) -> None:
     """[[K, B], [Bᵀ, D]]⁻¹ from K⁻¹ in the first k rows and columns: with P = K⁻¹B, the corner is (D − BᵀP)⁻¹."""
     more = come.shape[0]
     scaled = sp.csr_array(come / penalties)
@@ -238,7 +237,7 @@ def _border(out: NDArray[Any], k: int, by_item: Any, come: Any, penalties: Float
     out[k:, k:] = last
 
 
-def _solved(inverse: NDArray[Any], by_item: Any, penalties: Float, right: Any) -> Float:
+def _solved(inverse: NDArray[Any], by_item: Any, penalties: Float64, right: Any) -> Float64:
     """K⁻¹·right to float64, a few columns at a time."""
     out = np.empty(right.shape)
     columns = right.tocsc()
@@ -250,17 +249,17 @@ def _solved(inverse: NDArray[Any], by_item: Any, penalties: Float, right: Any) -
     return out
 
 
-def _take(square: NDArray[Any], left: Float, right: Float, threads: int) -> None:
+def _take(square: NDArray[Any], left: Float64, right: Float64, threads: int) -> None:
     """The array less left·right, in place, a slab of columns at a time."""
 
     def columns(start: int, stop: int) -> None:
         square[:, start:stop] -= (left @ right[:, start:stop]).astype(square.dtype)
 
-    with parallel.limited(1):
-        parallel.over(columns, len(square), ROWS, threads)
+    with parallel.blas_threads(1):
+        parallel.parallel_for(columns, len(square), ROWS, threads)
 
 
-def _solve(core: Float, right: Float) -> Float:
+def _solve(core: Float64, right: Float64) -> Float64:
     """The solution of a small symmetric system that may be indefinite; NumericalError where there is none."""
     core = np.asarray((core + core.T) / 2)
     if not len(core):

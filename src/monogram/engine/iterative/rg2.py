@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import row_sums
 from monogram.engine.gram.operators import multiply
-from monogram.engine.inverse.dense import Between, Stage, silent
 from monogram.engine.linalg.products import SLAB, Factor, dot, inner, slabs
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import Between, Stage, silent
 from monogram.errors import NumericalError, ParameterError
 
-Float = NDArray[np.float64]
 PENALTIES = ("weighted", "plain")
 
 
@@ -54,8 +54,8 @@ class Problem:
 
     matrix: Any
     by_item: Any
-    weights: Float
-    user_ridge: float | Float
+    weights: Float64
+    user_ridge: float | Float64
     item_ridge: float
     constant: float
     events: float
@@ -74,19 +74,19 @@ class Problem:
         return found
 
     @property
-    def user_penalties(self) -> Float:
+    def user_penalties(self) -> Float64:
         """The factor w_u·ρ_u of ‖P_u‖²."""
         if isinstance(self.user_ridge, float):
             return self.weights * self.user_ridge
         return np.full(len(self.weights), self.item_ridge)
 
-    def penalty(self, left: Factor, right: Factor, gram: Float) -> float:
+    def penalty(self, left: Factor, right: Factor, gram: Float64) -> float:
         """The sum Σ w_u·ρ_u·(left_u·right_u), where gram is leftᵀdiag(w)·right: for left = right = P, P's penalty."""
         if isinstance(self.user_ridge, float):
             return self.user_ridge * float(np.trace(gram))
         return self.item_ridge * dot(left, right)
 
-    def value(self, users: Factor, gram_users: Float, gram_items: Float, cross: float) -> float:
+    def value(self, users: Factor, gram_users: Float64, gram_items: Float64, cross: float) -> float:
         """The objective from Pᵀdiag(w)P, QᵀQ and cross = Σ w_u·T_ui·(P_u·Q_i): the square, expanded."""
         fit = self.constant - 2.0 * cross + float(np.vdot(gram_users, gram_items))
         return fit + self.penalty(users, users, gram_users) + self.item_ridge * float(np.trace(gram_items))
@@ -122,7 +122,7 @@ class Solution:
 
     users: Factor
     items: Factor
-    spread: Float
+    spread: Float64
     record: Record
 
 
@@ -143,14 +143,14 @@ def problem(matrix: Any, l2: float, penalty: str = "weighted", *, dtype: str = "
     constant = float(np.repeat(weights, np.diff(matrix.indptr)) @ target.data**2) - 0.5
     by_item = (matrix.astype(np.float64) / (2.0 * total)).T.tocsr()
     if penalty == "weighted":
-        ridges: tuple[float | Float, float] = l2 * items, l2 * float(weights.sum())
+        ridges: tuple[float | Float64, float] = l2 * items, l2 * float(weights.sum())
     else:
         infinite = np.full_like(weights, np.inf)
         ridges = np.divide(l2, weights, out=infinite, where=weights > 0), l2
     return Problem(target.astype(dtype), by_item.astype(dtype), weights, *ridges, constant, total, threads)
 
 
-def scaled_target(matrix: Any) -> tuple[float, tuple[Float, Float]]:
+def scaled_target(matrix: Any) -> tuple[float, tuple[Float64, Float64]]:
     """The target T̃ = diag(√w)·T as sparse minus rank one: the factor of its sparse part, and (√w, 1).
 
     The sparse part is diag(√v)·R with the users' weights v_u = N/(2|D|)·|I_u|⁻¹: see `weighting`, power 1.
@@ -205,7 +205,7 @@ def _tell(between: Between, now: Solution) -> None:
     between(now.record.epochs, lambda: now)
 
 
-def fold_in(given: Problem, found: Solution) -> tuple[Factor, Factor, Float, Float, float, float]:
+def fold_in(given: Problem, found: Solution) -> tuple[Factor, Factor, Float64, Float64, float, float]:
     """The factors by which any history is scored: left, right, scale, base, length and ridge of `weights.Factors`.
 
     With s = 1ᵀQ and t = N·h/|h| − 1: under the weighted penalty p = t·Q/(g + λN), whose part without h is the base;
@@ -222,8 +222,12 @@ def fold_in(given: Problem, found: Solution) -> tuple[Factor, Factor, Float, Flo
 
 
 def half_step(
-    apply: Callable[[Factor], Factor], fixed: Factor, gram: Float, ridge: float | Float, gauge: Float | None = None
-) -> tuple[Factor, Factor, Float]:
+    apply: Callable[[Factor], Factor],
+    fixed: Factor,
+    gram: Float64,
+    ridge: float | Float64,
+    gauge: Float64 | None = None,
+) -> tuple[Factor, Factor, Float64]:
     """The best factor for a fixed one: the fixed one rotated, the best one, and the diagonal of the rotated Gramian.
 
     Parameters
@@ -248,12 +252,12 @@ def settled(gain: float, value: float, tolerance: float) -> bool:
     return tolerance >= 0 and gain <= tolerance * abs(value)
 
 
-def _sums(block: Factor, weights: Float | None = None) -> Float:
+def _sums(block: Factor, weights: Float64 | None = None) -> Float64:
     """Σ_u w_u·block_u, in float64."""
     return np.asarray(np.sum([scaled.sum(axis=0) for _, scaled in slabs(block, block, weights)], axis=0))
 
 
-def _sound(spread: Float, ridge: float | Float, dtype: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _sound(spread: Float64, ridge: float | Float64, dtype: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which directions of a fixed factor are there at all, and which may be divided by.
 
     Below the first bound a direction is rounding of the largest: the penalty took it, and it is set to 0 before it
@@ -265,7 +269,7 @@ def _sound(spread: Float, ridge: float | Float, dtype: Any) -> tuple[NDArray[np.
     return alive, alive & (spread + least > len(spread) * accuracy * most)
 
 
-def _shrink(block: Factor, spread: Float, ridge: float | Float) -> None:
+def _shrink(block: Factor, spread: Float64, ridge: float | Float64) -> None:
     """Divide by g + ρ, for one ρ or for each row, in place; an infinite g or ρ leaves 0."""
     if isinstance(ridge, float):
         block *= (1.0 / (spread + ridge)).astype(block.dtype)
@@ -275,7 +279,7 @@ def _shrink(block: Factor, spread: Float, ridge: float | Float) -> None:
         block[rows] /= spread + ridge[rows, None]
 
 
-def _balance(given: Problem, users: Factor, spread: Float, gram_items: Float) -> Float | None:
+def _balance(given: Problem, users: Factor, spread: Float64, gram_items: Float64) -> Float64 | None:
     """The A for which P·A⁻ᵀ and Q·A bear the least penalty, where Pᵀdiag(w)P = diag(spread).
 
     With R·Rᵀ = Σ w_u·ρ_u·P_uᵀP_u and Rᵀ(b·QᵀQ)R = E·diag(m²)·Eᵀ it is R·E·diag(m^−½): both penalties become diag(m).
@@ -291,14 +295,14 @@ def _balance(given: Problem, users: Factor, spread: Float, gram_items: Float) ->
     return np.asarray(root @ (vectors / np.sqrt(sizes))) if sizes.min() > 0.0 else None
 
 
-def _lifted(values: Float) -> Float:
+def _lifted(values: Float64) -> Float64:
     """Square roots of eigenvalues, those of rounding lifted above it."""
     return np.asarray(np.sqrt(np.maximum(values, len(values) * float(np.finfo(np.float64).eps) * values.max())))
 
 
 def best_users(
-    given: Problem, items: Factor, gram_items: Float, gauge: Float | None = None
-) -> tuple[Factor, Factor, Float, Float, float]:
+    given: Problem, items: Factor, gram_items: Float64, gauge: Float64 | None = None
+) -> tuple[Factor, Factor, Float64, Float64, float]:
     """Q rotated, the best P for it, diag QᵀQ, Pᵀdiag(w)P, and the objective."""
     items, users, spread = half_step(given.times, items, gram_items, given.user_ridge, gauge)
     gram = inner(users, users, given.weights)

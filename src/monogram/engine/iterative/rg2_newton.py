@@ -20,9 +20,10 @@ from functools import partial
 import numpy as np
 import scipy.linalg
 
-from monogram.engine.inverse.dense import Between, Stage, silent
 from monogram.engine.iterative.rg2 import Problem, Record, Solution, best_users, settled, started
-from monogram.engine.linalg.products import Factor, Float, dot, inner
+from monogram.engine.linalg.products import Factor, dot, inner
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import Between, Stage, silent
 
 INNER = 30  # steps of conjugate gradients
 FORCING = 0.3  # they stop at this share of the gradient, in the preconditioner's norm
@@ -88,8 +89,8 @@ class _Point:
     items: Factor
     seen: Factor  # T·Q
     used: Factor  # (diag(w)T)ᵀP
-    gram_users: Float
-    gram_items: Float
+    gram_users: Float64
+    gram_items: Float64
     value: float
 
     @classmethod
@@ -129,7 +130,7 @@ class _Point:
     def _pair(self) -> Pair:
         return self.users, self.items
 
-    def _along(self, step: Pair, seen: Factor) -> Float:
+    def _along(self, step: Pair, seen: Factor) -> Float64:
         """The polynomial f(P + αX, Q + αY) − f(P, Q) in α, constant first; `seen` is T·Y."""
         given, (users, items), weights = self.given, step, self.given.weights
         mixed_users, mixed_items = inner(self.users, users, weights), inner(self.items, items)
@@ -212,11 +213,11 @@ def _dot(left: Pair, right: Pair) -> float:
     )
 
 
-def _ridged(gram: Float, ridge: float) -> Float:
+def _ridged(gram: Float64, ridge: float) -> Float64:
     return gram + ridge * np.eye(len(gram))
 
 
-def _lowest(polynomial: Float) -> float:
+def _lowest(polynomial: Float64) -> float:
     """Where a polynomial of degree four (constant first) is lowest on α ≥ 0, as far as rounding lets it be found."""
     slope = np.trim_zeros(polynomial[1:] * np.arange(1, 5), "b")
     roots = np.polynomial.polynomial.polyroots(slope) if len(slope) > 1 else np.zeros(0)

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse.dense import Stage, probes, silent
+from monogram.engine.inverse.dense import probes
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
+from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.column_topk import from_columns
 from monogram.errors import MemoryBudgetError
 
-Float = NDArray[np.float64]
 WIDTH = 512  # columns in the pool
 RELAXED = 1.6  # the usual over-relaxation of ADMM: between 1.5 and 1.8
 _NOTHING = (np.zeros(0, np.int32), np.zeros(0, np.float32))
@@ -39,7 +40,7 @@ class Problem:
     l1: float
     l2: float
     positive: bool
-    rho: Float  # ρ, one an item
+    rho: Float64  # ρ, one an item
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def width(n: int) -> int:
     return min(n, WIDTH)
 
 
-def penalties(diagonal: Float, l2: float, rho: float) -> Float:
+def penalties(diagonal: Float64, l2: float, rho: float) -> Float64:
     """The penalties ρ_i = rho·√((d_i + l2)·mean(d + l2)).
 
     Between one penalty for all, which is slow for rare items, and one in proportion to d + l2, slow for popular ones.
@@ -110,7 +111,7 @@ class _Harvest:
         self.values, self.last = np.zeros(epochs), np.zeros(epochs)  # of columns at work, and of those that leave
         self.entries = self.unfinished = self.oldest = 0
 
-    def take(self, pool: _Pool, done: NDArray[np.bool_], objectives: Float) -> NDArray[np.int64]:
+    def take(self, pool: _Pool, done: NDArray[np.bool_], objectives: Float64) -> NDArray[np.int64]:
         """Take the columns that have converged, or have had their time; the lanes they leave come back."""
         ages = pool.ages[: pool.size]
         np.add.at(self.values, ages - 1, objectives)
@@ -144,7 +145,7 @@ class _Pool:
         self.owners, self.ages = np.arange(self.size), np.zeros(self.size, np.int64)
         self.sums = np.empty((self.size, 4))
 
-    def step(self) -> tuple[Float, Float]:
+    def step(self) -> tuple[Float64, Float64]:
         """One step of every lane; their residuals, and their objectives."""
         size, one = self.size, self.problem
         np.matmul(self.given[:size], self.inverse, out=self.made[:size])
@@ -166,7 +167,7 @@ class _Pool:
                 stop,
             )
 
-        parallel.over(lanes, size, max(1, -(-size // (4 * self.threads))), self.threads)
+        parallel.parallel_for(lanes, size, max(1, -(-size // (4 * self.threads))), self.threads)
         self.ages[:size] += 1
         primal, dual, scale, objective = self.sums[:size].T
         worst = np.sqrt(np.maximum(primal, dual))

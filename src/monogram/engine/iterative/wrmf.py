@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from monogram.engine.linalg.small_cholesky import TILE, add_products, factor, substitute
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import fused
 from monogram.errors import NumericalError
 
-Float = NDArray[np.float64]
 ROWS = 128  # solved by one thread at a time
 BLOCK = 2048  # rows of factors multiplied at once, in float64
 EVENTS = 64  # of a long row, added to its matrix at once
@@ -34,13 +34,13 @@ STEPS = 3  # of conjugate gradients
 SMALLEST = 1e-4  # gain; below, 1/g would drown the rest of a short row's system
 
 
-def ridges(matrix: Any, l2: float, alpha: float, nu: float) -> Float:
+def ridges(matrix: Any, l2: float, alpha: float, nu: float) -> Float64:
     """ρ = l2·(Σ c)^nu of each row of a CSR matrix; Σ c = columns + alpha·Σ r."""
     sums = matrix @ np.ones(matrix.shape[1])  # in float64; matrix.sum would add in the precision of its data
     return np.asarray(l2 * (matrix.shape[1] + alpha * sums) ** nu)
 
 
-def gramian(factors: NDArray[Any], threads: int = 1) -> Float:
+def gramian(factors: NDArray[Any], threads: int = 1) -> Float64:
     """FᵀF in float64, from blocks of rows of a fixed size: the same whatever the threads, if BLAS uses one."""
     parts = np.zeros((-(-len(factors) // BLOCK), factors.shape[1], factors.shape[1]))
 
@@ -48,11 +48,11 @@ def gramian(factors: NDArray[Any], threads: int = 1) -> Float:
         block = factors[start:stop].astype(np.float64)
         parts[start // BLOCK] = block.T @ block
 
-    parallel.over(rows, len(factors), BLOCK, threads)
+    parallel.parallel_for(rows, len(factors), BLOCK, threads)
     return np.asarray(parts.sum(axis=0))
 
 
-def turn(fixed: NDArray[Any], *others: NDArray[Any], threads: int = 1) -> Float:
+def turn(fixed: NDArray[Any], *others: NDArray[Any], threads: int = 1) -> Float64:
     """Rotate factors in place so that the Gramian of the first is diagonal, and give that diagonal."""
     spectrum, basis = np.linalg.eigh(gramian(fixed, threads))
     for factors in (fixed, *others):
@@ -61,12 +61,18 @@ def turn(fixed: NDArray[Any], *others: NDArray[Any], threads: int = 1) -> Float:
             # in float64, so that small directions keep all their digits
             factors[start:stop] = factors[start:stop].astype(np.float64) @ basis
 
-        parallel.over(rows, len(factors), BLOCK, threads)
+        parallel.parallel_for(rows, len(factors), BLOCK, threads)
     return np.asarray(np.maximum(spectrum, 0.0))
 
 
 def solve(
-    matrix: Any, ridge: Float, alpha: float, fixed: NDArray[Any], spectrum: Float, out: NDArray[Any], threads: int = 1
+    matrix: Any,
+    ridge: Float64,
+    alpha: float,
+    fixed: NDArray[Any],
+    spectrum: Float64,
+    out: NDArray[Any],
+    threads: int = 1,
 ) -> None:
     """Write the exact row of each row of a CSR matrix into `out`, in its precision.
 
@@ -89,7 +95,7 @@ def solve(
         left, right = np.zeros((2, size, max(rank, EVENTS) + 16), out.dtype)
         _solve(*arguments, start, stop, square, left, right, np.zeros((2, size), out.dtype), failed)
 
-    parallel.over(rows, len(out), ROWS, threads)
+    parallel.parallel_for(rows, len(out), ROWS, threads)
     if failed.any():
         raise NumericalError(
             f"{failed.sum():,} rows of the factors have a matrix that {out.dtype} cannot factor: "
@@ -99,10 +105,10 @@ def solve(
 
 def improve(
     matrix: Any,
-    ridge: Float,
+    ridge: Float64,
     alpha: float,
     fixed: NDArray[Any],
-    spectrum: Float,
+    spectrum: Float64,
     out: NDArray[Any],
     threads: int = 1,
     *,
@@ -114,7 +120,7 @@ def improve(
     def rows(start: int, stop: int) -> None:
         _improve(*arguments, start, stop, steps, np.zeros((4, out.shape[1]), out.dtype))
 
-    parallel.over(rows, len(out), ROWS, threads)
+    parallel.parallel_for(rows, len(out), ROWS, threads)
 
 
 def objective(
@@ -136,7 +142,7 @@ def objective(
     def rows(start: int, stop: int) -> None:
         _seen(indptr, indices, gains, rows_, fixed, seen, start, stop)
 
-    parallel.over(rows, len(users), 8 * ROWS, threads)
+    parallel.parallel_for(rows, len(users), 8 * ROWS, threads)
     total = seen.sum() + (gramian(users, threads) * gramian(items, threads)).sum()
     for side, factors in ((matrix, users), (by_item, items)):
         total += ridges(side, l2, alpha, nu) @ np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
@@ -144,7 +150,7 @@ def objective(
 
 
 def _typed(
-    matrix: Any, ridge: Float, alpha: float, fixed: NDArray[Any], spectrum: Float, out: NDArray[Any]
+    matrix: Any, ridge: Float64, alpha: float, fixed: NDArray[Any], spectrum: Float64, out: NDArray[Any]
 ) -> tuple[Any, ...]:
     """The arguments of both kernels, always of the same types: each kind of array would be compiled anew."""
     dtype = out.dtype

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from monogram.engine.runtime.arrays import Float64
+
 Factor = NDArray[Any]
 SLAB = 16384  # rows of a factor brought to float64 at once
 
 
-def inner(left: Factor, right: Factor, weights: Float | None = None) -> Float:
+def inner(left: Factor, right: Factor, weights: Float64 | None = None) -> Float64:
     """The product leftᵀ·diag(w)·right, in float64."""
     out = np.zeros((left.shape[1], right.shape[1]))
     if right is left and weights is not None:  # BLAS needs half the work for a block and itself
@@ -25,12 +26,12 @@ def inner(left: Factor, right: Factor, weights: Float | None = None) -> Float:
     return out
 
 
-def dot(left: Factor, right: Factor, weights: Float | None = None) -> float:
+def dot(left: Factor, right: Factor, weights: Float64 | None = None) -> float:
     """The sum Σ w_u·left_uk·right_uk, in float64."""
     return float(sum(np.vdot(part, scaled) for part, scaled in slabs(left, right, weights)))
 
 
-def slabs(left: Factor, right: Factor, weights: Float | None) -> Iterator[tuple[Float, Float]]:
+def slabs(left: Factor, right: Factor, weights: Float64 | None) -> Iterator[tuple[Float64, Float64]]:
     """Rows of both, the second times w, in float64, a slab at a time."""
     for start in range(0, len(left), SLAB):
         rows = slice(start, start + SLAB)

@@ -19,10 +19,10 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import Stage, silent
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import NumericalError
 
-Float = NDArray[np.float64]
 Apply = Callable[[NDArray[Any]], NDArray[Any]]
 TOLERANCE = {"float32": 1e-4, "float64": 1e-8}  # of ‖Av − θv‖/θ
 SMALL = 1000  # a matrix of this size is solved densely
@@ -49,9 +49,9 @@ class Pairs:
     complete : whether these are all pairs that are not zero
     """
 
-    values: Float
+    values: Float64
     vectors: NDArray[Any]
-    residuals: Float
+    residuals: Float64
     method: str
     products: int
     complete: bool
@@ -79,7 +79,7 @@ def leading(
     size: int,
     rank: int,
     *,
-    dense: Callable[[], Float] | None = None,
+    dense: Callable[[], Float64] | None = None,
     dtype: str = "float32",
     measured: str = "float64",
     tolerance: float | None = None,
@@ -142,7 +142,7 @@ class _How:
     measured: str
     tolerance: float
 
-    def not_zero(self, values: Float) -> int:
+    def not_zero(self, values: Float64) -> int:
         """How many values are above the rounding of the largest, in the precision they were computed in."""
         if not len(values):
             return 0
@@ -154,12 +154,12 @@ def _pairs(
     apply: Apply,
     size: int,
     rank: int,
-    dense: Callable[[], Float] | None,
+    dense: Callable[[], Float64] | None,
     how: _How,
     seed: int,
     stage: Stage,
     start: NDArray[Any] | None = None,
-) -> tuple[Float, NDArray[Any], int]:
+) -> tuple[Float64, NDArray[Any], int]:
     """Values, vectors, and the number of products; not measured yet."""
     if how.method == "lanczos":
         return _lanczos(apply, size, rank, how, seed, stage, start)
@@ -170,7 +170,7 @@ def _pairs(
     return values[::-1], vectors[:, ::-1], size
 
 
-def _turned(data: Operator, values: Float, vectors: NDArray[Any]) -> NDArray[Any]:
+def _turned(data: Operator, values: Float64, vectors: NDArray[Any]) -> NDArray[Any]:
     """v = Aᵀu/σ, a slab of columns at a time."""
     out = np.empty((data.shape[1], len(values)), vectors.dtype)
     for start in range(0, len(values), SLAB):
@@ -179,7 +179,7 @@ def _turned(data: Operator, values: Float, vectors: NDArray[Any]) -> NDArray[Any
     return out
 
 
-def _formed(apply: Apply, size: int) -> Float:
+def _formed(apply: Apply, size: int) -> Float64:
     """The operator as an array, a slab of columns at a time."""
     out = np.empty((size, size), order="F")
     for start in range(0, size, SLAB):
@@ -188,7 +188,7 @@ def _formed(apply: Apply, size: int) -> Float:
     return out
 
 
-def _finish(apply: Apply, values: Float, vectors: NDArray[Any], used: int, whole: bool, how: _How) -> Pairs:
+def _finish(apply: Apply, values: Float64, vectors: NDArray[Any], used: int, whole: bool, how: _How) -> Pairs:
     """Leave zeros out, measure the rest, and where float32 was too coarse for that, solve within their space again."""
     kept = how.not_zero(values)
     whole, vectors = whole or kept < len(values), np.ascontiguousarray(vectors[:, :kept])
@@ -203,7 +203,7 @@ def _finish(apply: Apply, values: Float, vectors: NDArray[Any], used: int, whole
     return replace(found, vectors=found.vectors.astype(how.dtype, copy=False))
 
 
-def _residuals(apply: Apply, found: Pairs, dtype: str) -> Float:
+def _residuals(apply: Apply, found: Pairs, dtype: str) -> Float64:
     out = np.empty(len(found.values))
     for start in range(0, len(out), SLAB):
         part = slice(start, min(start + SLAB, len(out)))
@@ -212,7 +212,7 @@ def _residuals(apply: Apply, found: Pairs, dtype: str) -> Float:
     return out / _sizes(found.values)
 
 
-def _sizes(values: Float) -> Float:
+def _sizes(values: Float64) -> Float64:
     """What a residual is measured against."""
     return np.asarray(np.maximum(values, SMALLEST * values[:1].sum()))
 
@@ -254,7 +254,7 @@ def _refusal(bad: int, rank: int, residual: float, how: _How) -> str:
 
 def _lanczos(
     apply: Apply, size: int, rank: int, how: _How, seed: int, stage: Stage, start: NDArray[Any] | None = None
-) -> tuple[Float, NDArray[Any], int]:
+) -> tuple[Float64, NDArray[Any], int]:
     """Block Lanczos with thick restarts: values, vectors, and the number of products."""
     rng, dtype = np.random.default_rng(seed), np.dtype(how.dtype)
     block, most = widths(size, rank)
@@ -296,7 +296,7 @@ def _lanczos(
     raise NumericalError(_refusal(int(wrong.sum()), rank, worst, how))
 
 
-def _first(rng: np.random.Generator, size: int, block: int, start: NDArray[Any] | None) -> Float:
+def _first(rng: np.random.Generator, size: int, block: int, start: NDArray[Any] | None) -> Float64:
     """The block to begin with: random, or random sums of vectors near the wanted ones, with a trace of all others."""
     found = rng.standard_normal((size, block))
     if start is not None and start.any():
@@ -306,7 +306,9 @@ def _first(rng: np.random.Generator, size: int, block: int, start: NDArray[Any] 
     return np.asarray(np.linalg.qr(found)[0])
 
 
-def _ritz(projected: Float, coupling: Float, rank: int, how: _How) -> tuple[Float, Float, Float, NDArray[np.bool_]]:
+def _ritz(
+    projected: Float64, coupling: Float64, rank: int, how: _How
+) -> tuple[Float64, Float64, Float64, NDArray[np.bool_]]:
     """Eigenpairs of the projected problem, largest first: the wanted ones and half of the rest.
 
     With them the residuals, which the coupling to what follows leaves, and which wanted ones have not arrived.
@@ -323,7 +325,7 @@ def _ritz(projected: Float, coupling: Float, rank: int, how: _How) -> tuple[Floa
     return values, turns, residuals, ~(residuals[:rank] <= goal)
 
 
-def _orthogonalise(basis: NDArray[Any], block: NDArray[Any]) -> Float:
+def _orthogonalise(basis: NDArray[Any], block: NDArray[Any]) -> Float64:
     """Take the basis out of a block, twice, in place; the coefficients come back."""
     total = np.zeros((basis.shape[1], block.shape[1]))
     for _ in range(2):
@@ -335,7 +337,7 @@ def _orthogonalise(basis: NDArray[Any], block: NDArray[Any]) -> Float:
 
 def _next(
     basis: NDArray[Any], rest: NDArray[Any], scale: float, rng: np.random.Generator
-) -> tuple[NDArray[Any], Float]:
+) -> tuple[NDArray[Any], Float64]:
     """An orthonormal block that spans the rest, and rest = block·coupling.
 
     `scale` is the size of the product before the basis was taken out of it. What is left of a direction at the level of
@@ -356,7 +358,7 @@ def _next(
     return vectors.astype(basis.dtype), coupling
 
 
-def _triangular(block: Float) -> tuple[Float, Float]:
+def _triangular(block: Float64) -> tuple[Float64, Float64]:
     """Orthonormal columns times an upper triangle: by Cholesky, twice; by Householder where that is too coarse."""
     total = np.eye(block.shape[1])
     out = block
@@ -376,7 +378,7 @@ def _triangular(block: Float) -> tuple[Float, Float]:
     return vectors * signs, signs[:, None] * upper
 
 
-def _rotate(basis: NDArray[Any], done: int, turns: Float) -> None:
+def _rotate(basis: NDArray[Any], done: int, turns: Float64) -> None:
     """The first columns of the basis become basis·turns, in place."""
     turns = turns.astype(basis.dtype)
     for start in range(0, len(basis), ROWS):

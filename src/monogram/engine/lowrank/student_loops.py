@@ -12,12 +12,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monogram.engine.inverse.dense import Between, Stage, conjugate_gradients, silent
+from monogram.engine.inverse.dense import conjugate_gradients
 from monogram.engine.lowrank.students import Problem, objective, rows
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import Between, Stage, silent
 
-Float = NDArray[np.float64]
 STEPS = 10  # of conjugate gradients in a U step of `alternating`
 TOLERANCE = 1e-5  # a loop ends when an epoch changes the objective by less, relative
 PROXIMAL = 1e-9  # holds v_i where it is along what the others cannot decide
@@ -29,24 +29,24 @@ NONE = np.empty(0)
 class Factors(NamedTuple):
     """The factors of a student, with what ADMM keeps beside them."""
 
-    left: Float
-    right: Float
-    split: Float = NONE
-    dual: Float = NONE
+    left: Float64
+    right: Float64
+    split: Float64 = NONE
+    dual: Float64 = NONE
 
 
 class Descent(NamedTuple):
     """The best factors a loop met, and the objective at its start and after each epoch."""
 
-    left: Float
-    right: Float
+    left: Float64
+    right: Float64
     record: list[float]
 
 
 def alternating(
     problem: Problem,
-    left: Float,
-    right: Float,
+    left: Float64,
+    right: Float64,
     *,
     epochs: int,
     tolerance: float = TOLERANCE,
@@ -67,8 +67,8 @@ def alternating(
 
 def zero_diagonal(
     problem: Problem,
-    left: Float,
-    right: Float,
+    left: Float64,
+    right: Float64,
     *,
     epochs: int,
     tolerance: float = TOLERANCE,
@@ -90,8 +90,8 @@ def zero_diagonal(
 
 def admm(
     problem: Problem,
-    left: Float,
-    right: Float,
+    left: Float64,
+    right: Float64,
     *,
     epochs: int,
     tolerance: float = TOLERANCE,
@@ -152,7 +152,7 @@ def _descend(
     return Descent(best.left, best.right, record)
 
 
-def _orthonormal(problem: Problem, left: Float) -> tuple[Float, Float, Float]:
+def _orthonormal(problem: Problem, left: Float64) -> tuple[Float64, Float64, Float64]:
     """A basis of the span of U with UᵀAU = I, its product with A, and the R with U = basis·R."""
     basis, image, turn = left, problem.full(left), np.eye(left.shape[1])
     for _ in range(2):  # the second time repairs what rounding left of the first
@@ -164,7 +164,7 @@ def _orthonormal(problem: Problem, left: Float) -> tuple[Float, Float, Float]:
     return basis, image, turn
 
 
-def _best_right(problem: Problem, left: Float, right: Float) -> tuple[Float, Float]:
+def _best_right(problem: Problem, left: Float64, right: Float64) -> tuple[Float64, Float64]:
     """V given U: every item's k × k system differs from G = I by rank two, so it is solved by 2 × 2 ones."""
     u, a, turn = _orthonormal(problem, left)
     v = right @ turn.T
@@ -178,19 +178,19 @@ def _best_right(problem: Problem, left: Float, right: Float) -> tuple[Float, Flo
     return u, v - fall / base
 
 
-def _improve_left(problem: Problem, left: Float, right: Float) -> tuple[Float, Float]:
+def _improve_left(problem: Problem, left: Float64, right: Float64) -> tuple[Float64, Float64]:
     """U given V, by conjugate gradients from where it is: each step lowers the objective."""
     v, turn = np.linalg.qr(right)
     shape = left.shape
 
-    def apply(flat: Float) -> Float:
+    def apply(flat: Float64) -> Float64:
         u = flat.reshape(shape)
         own = rows(u, v)
         image = problem.full(u)
         diagonal = rows(image, v) - problem.diagonal * own
         return np.asarray((image - problem.full(own[:, None] * v) - diagonal[:, None] * v).reshape(-1, 1))
 
-    def prepare(flat: Float) -> Float:
+    def prepare(flat: Float64) -> Float64:
         return problem.inverted(flat.reshape(shape)).reshape(-1, 1)
 
     target = problem.gram(v) - problem.d[:, None] * v
@@ -199,13 +199,13 @@ def _improve_left(problem: Problem, left: Float, right: Float) -> tuple[Float, F
     return found.reshape(shape), v
 
 
-def _bare_left(problem: Problem, right: Float) -> Float:
+def _bare_left(problem: Problem, right: Float64) -> Float64:
     """The best U for an orthonormal V with diag(UVᵀ) = 0."""
     pull = _constrained(problem, right, rows(right, right), np.zeros(len(right)))
     return right - problem.inverted(pull[:, None] * right)
 
 
-def _bare_right(problem: Problem, left: Float) -> tuple[Float, Float]:
+def _bare_right(problem: Problem, left: Float64) -> tuple[Float64, Float64]:
     """U made orthonormal in A, and the best V for it with diag(UVᵀ) = 0."""
     basis, image, _ = _orthonormal(problem, left)
     target = image - problem.penalties[:, None] * basis
@@ -214,12 +214,12 @@ def _bare_right(problem: Problem, left: Float) -> tuple[Float, Float]:
     return basis, target - shift[:, None] * basis
 
 
-def _constrained(problem: Problem, right: Float, target: Float, ridge: Float) -> Float:
+def _constrained(problem: Problem, right: Float64, target: Float64, ridge: Float64) -> Float64:
     """Solve (diag(ridge) + C∘K)t = target for an orthonormal V: (C∘K)t = diag(C(t∘V)Vᵀ), so K is never formed."""
     sizes = ridge + problem.inverse.diagonal * rows(right, right)
     scale = np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes > 0)[:, None]
 
-    def apply(column: Float) -> Float:
+    def apply(column: Float64) -> Float64:
         return np.asarray(ridge[:, None] * column + rows(problem.inverted(column * right), right)[:, None])
 
     fine = 1e-6 if problem.inverse.dtype == np.float32 else 1e-12

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import Known, Stage, silent
+from monogram.engine.inverse.dense import Known
 from monogram.engine.linalg.products import inner
 from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Extra, Size
+from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.progress import Stage, silent
 
-Float = NDArray[np.float64]
 SLAB = 64  # columns of a product that are made at once
 BLOCKS = 16  # n × k arrays of float64 that a loop of `descent` holds at its peak
 
@@ -40,16 +41,16 @@ class Problem:
     """
 
     data: Operator
-    penalties: Float
-    d: Float
+    penalties: Float64
+    d: Float64
     inverse: Known
 
     @property
-    def diagonal(self) -> Float:
+    def diagonal(self) -> Float64:
         """The diagonal of A."""
         return self.d + self.penalties
 
-    def gram(self, block: NDArray[Any]) -> Float:
+    def gram(self, block: NDArray[Any]) -> Float64:
         """The product S·block, in float64."""
         out = np.empty(block.shape)
         for start in range(0, block.shape[1], SLAB):
@@ -57,11 +58,11 @@ class Problem:
             out[:, part] = self.data.items(block[:, part].astype(np.float64))
         return out
 
-    def full(self, block: NDArray[Any]) -> Float:
+    def full(self, block: NDArray[Any]) -> Float64:
         """The product A·block, in float64."""
         return np.asarray(self.gram(block) + self.penalties[:, None] * block)
 
-    def inverted(self, block: Float) -> Float:
+    def inverted(self, block: Float64) -> Float64:
         """The product C·block, in the precision that C is held in."""
         return self.inverse.times(block.astype(self.inverse.dtype)).astype(np.float64)
 
@@ -71,8 +72,8 @@ class Teacher:
     """W* = B·diag(θ) + diag(δ), as something that multiplies blocks in their own precision."""
 
     problem: Problem
-    theta: Float
-    delta: Float
+    theta: Float64
+    delta: Float64
 
     def times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product W*·block."""
@@ -142,7 +143,7 @@ def objective(problem: Problem, left: NDArray[Any], right: NDArray[Any]) -> floa
     return float(problem.d.sum()) - 2 * explained + whole - 2 * mixed + float(problem.diagonal @ own**2)
 
 
-def rows(one: NDArray[Any], other: NDArray[Any]) -> Float:
+def rows(one: NDArray[Any], other: NDArray[Any]) -> Float64:
     """The inner product of each row with its counterpart: diag(one·otherᵀ)."""
     return np.asarray(np.einsum("ij,ij->i", one, other, dtype=np.float64))
 

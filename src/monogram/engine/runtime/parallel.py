@@ -33,7 +33,7 @@ _before: list[Any] = []  # what restores BLAS
 
 
 @contextmanager
-def limited(threads: int | None) -> Iterator[int]:
+def blas_threads(threads: int | None) -> Iterator[int]:
     """Hold BLAS to at most the given number of threads inside the block.
 
     The number is the whole process's: while several blocks are entered, in one thread or in many, the smallest of
@@ -65,7 +65,7 @@ def _limit(number: int) -> Any:
     return threadpool_limits(limits=number, user_api="blas")
 
 
-def over(
+def parallel_for(
     work: Callable[[int, int], Any],
     size: int,
     chunk: int,

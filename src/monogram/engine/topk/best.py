@@ -133,7 +133,7 @@ def _by_rows(
             np.empty(TILE),
         )
 
-    parallel.over(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
+    parallel.parallel_for(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
     return [Best(*one) for one in zip(*best, strict=True)]
 
 
@@ -159,8 +159,8 @@ def best_by_products(
         _again(left, right, base, *found, start, stop)
         _first(*found, *chosen, start, stop)
 
-    with parallel.limited(1):  # each thread multiplies a block of its own
-        parallel.over(block, users, min(MULTIPLIED, _share(users, threads)), threads)
+    with parallel.blas_threads(1):  # each thread multiplies a block of its own
+        parallel.parallel_for(block, users, min(MULTIPLIED, _share(users, threads)), threads)
     return Best(*chosen)
 
 
@@ -184,7 +184,7 @@ def best_by_sparse_rows(matrix: Any, histories: Any, eligible: Eligible, k: int,
             np.empty((1, histories.shape[1])),
         )
 
-    parallel.over(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
+    parallel.parallel_for(block, histories.shape[0], min(USERS, _share(histories.shape[0], threads)), threads)
     return Best(*best)
 
 
@@ -197,7 +197,7 @@ def heads_by_scores(
     def block(start: int, stop: int) -> None:
         _whole_heads(scores, scales, *bounds_, *arrays(eligible), *best, start, stop)
 
-    parallel.over(block, len(scores), min(USERS, _share(len(scores), threads)), threads)
+    parallel.parallel_for(block, len(scores), min(USERS, _share(len(scores), threads)), threads)
     return [Best(*one) for one in zip(*best, strict=True)]
 
 

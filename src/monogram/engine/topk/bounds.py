@@ -9,25 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk.best import Best, Eligible, arrays, whole
 from monogram.engine.topk.selection import worse
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Terms:
     """What turns z into scores, an item each: the factors, and how far each may be off."""
 
-    scale: Float
-    own: Float
-    scale_slack: Float
-    own_slack: Float
+    scale: Float64
+    own: Float64
+    scale_slack: Float64
+    own_slack: Float64
 
 
 def best_by_columns(
-    solution: Float, terms: Terms, histories: Any, eligible: Eligible, k: int, *, threads: int = 1
+    solution: Float64, terms: Terms, histories: Any, eligible: Eligible, k: int, *, threads: int = 1
 ) -> Best:
     """Top k of each history by the highest score that the slack allows; `solution` is items × histories."""
     users = histories.shape[0]
@@ -52,11 +51,11 @@ def best_by_columns(
             np.empty((1, len(solution))),
         )
 
-    parallel.over(block, users, 1, threads)
+    parallel.parallel_for(block, users, 1, threads)
     return Best(*best)
 
 
-def rescored(found: Best, solution: Float, terms: Terms, histories: Any, k: int) -> tuple[Best, NDArray[np.bool_]]:
+def rescored(found: Best, solution: Float64, terms: Terms, histories: Any, k: int) -> tuple[Best, NDArray[np.bool_]]:
     """The k best of some candidates by their scores without slack, and which lists are certain.
 
     A list is certain where its last item ranks no lower than the last candidate did with all its slack: what was no

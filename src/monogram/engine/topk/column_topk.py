@@ -64,7 +64,7 @@ def _largest(
     def choose(start: int, stop: int) -> None:
         _choose(block, offset, diagonal, rows, counts, start, stop, np.empty(keep, np.int64), np.empty(keep))
 
-    parallel.over(choose, width, 16, threads)
+    parallel.parallel_for(choose, width, 16, threads)
     for place, count in enumerate(counts):
         yield np.sort(rows[place, :count])
 

@@ -72,7 +72,7 @@ def heads_by_gathering(
             stop,
         )
 
-    parallel.over(block, users, LANES, threads)
+    parallel.parallel_for(block, users, LANES, threads)
     return [Best(*one) for one in zip(*best, strict=True)]
 
 

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
 
-Float = NDArray[np.float64]
 
-
-def sum_rows(matrix: NDArray[Any], histories: Any, columns: NDArray[np.int64], *, threads: int = 1) -> Float:
+def sum_rows(matrix: NDArray[Any], histories: Any, columns: NDArray[np.int64], *, threads: int = 1) -> Float64:
     """Σ h_i·matrix[i, columns] for each history, in float64 and in the order of the items."""
     out = np.zeros((histories.shape[0], len(columns)))
     data = histories.data.astype(np.float64)
@@ -21,11 +20,11 @@ def sum_rows(matrix: NDArray[Any], histories: Any, columns: NDArray[np.int64], *
     def block(start: int, stop: int) -> None:
         _sum_rows(matrix, histories.indptr, histories.indices, data, columns, out, start, stop)
 
-    parallel.over(block, len(out), max(1, len(out) // (4 * threads)), threads)
+    parallel.parallel_for(block, len(out), max(1, len(out) // (4 * threads)), threads)
     return out
 
 
-def sum_sparse_rows(matrix: Any, histories: Any, columns: NDArray[np.int64], *, threads: int = 1) -> Float:
+def sum_sparse_rows(matrix: Any, histories: Any, columns: NDArray[np.int64], *, threads: int = 1) -> Float64:
     """The same for a CSR matrix: the sums, and so the scores, are those of `best_by_sparse_rows` to the last bit."""
     out = np.empty((histories.shape[0], len(columns)))
     data = histories.data.astype(np.float64)
@@ -38,7 +37,7 @@ def sum_sparse_rows(matrix: Any, histories: Any, columns: NDArray[np.int64], *, 
             add_sparse_rows(matrix.indptr, matrix.indices, matrix.data, histories.indices[part], data[part], total)
             out[user] = total[columns]
 
-    parallel.over(block, len(out), max(1, len(out) // (4 * threads)), threads)
+    parallel.parallel_for(block, len(out), max(1, len(out) // (4 * threads)), threads)
     return out
 
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk.selection import offer, sort
 
-Float = NDArray[np.float64]
 
-
-def bounds(scales: Float) -> tuple[Float, Float]:
+def bounds(scales: Float64) -> tuple[Float64, Float64]:
     """A size for each scale, and by item the largest factor relative to it; none where a factor is not above 0."""
     if len(scales) < 2 or not (scales > 0).all():
         return np.ones(len(scales)), np.zeros(0)

@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 from monogram.engine.gram.operators import multiply
 from monogram.engine.inverse.dense import dual_solve
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError
-from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part, tell
+from monogram.weights.common import Tensors, batches, checked, joined, part, tell
 from monogram.weights.dual import Dual
 
 WIDTH = 64  # products are padded to a multiple of it, so that their rounding is nearly that of a history alone
 BATCH = 4 * WIDTH  # histories of a product
 
 
-class Twice:
+class TwoStepDual:
     """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) through the `Dual` of B, without forming any of them.
 
     The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹. Scores take it to float64; lists take it in
@@ -37,12 +38,12 @@ class Twice:
     kind = "twice"
     linear = True
 
-    def __init__(self, first: Dual, share: float, factors: Float, basis: NDArray[Any] | None = None) -> None:
+    def __init__(self, first: Dual, share: float, factors: Float64, basis: NDArray[Any] | None = None) -> None:
         self.first, self.share, self.factors = first, share, factors
         self.basis = np.zeros((len(factors), 0), first.inverse.dtype) if basis is None else basis
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> Twice:
+    def from_tensors(cls, tensors: Tensors, training: Any) -> TwoStepDual:
         """Build from stored arrays."""
         share, factors = float(checked(tensors, "share", (1,))[0]), checked(tensors, "factors", (training.shape[1],))
         if not 0 <= share <= 1:
@@ -64,7 +65,7 @@ class Twice:
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
         return self.heads(np.ones((1, len(self.factors))), histories, eligible, k, threads)[0]
 
-    def heads(self, thetas: Float, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
+    def heads(self, thetas: Float64, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
         """The best items by each row of `thetas` times the scores."""
         parts: list[list[Best]] = [[] for _ in thetas]
         for start, stop in batches(histories.shape[0], BATCH):
@@ -84,7 +85,7 @@ class Twice:
         off[seen] = exact[seen] = 0
         return float(off.max() / max(np.abs(exact).max(), 1e-30))
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         out, every = np.empty((histories.shape[0], len(items))), np.arange(len(self.factors))
         for start, stop in batches(len(out), WIDTH):
             rows = histories[start:stop]
@@ -96,7 +97,7 @@ class Twice:
             out[start:stop] = (mixed + beside) * self.factors[items]
         return out
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         out, threads, c = np.empty((len(self.factors), len(items))), parallel.count(None), self._c()
         for start, stop in batches(len(items), WIDTH):
             found = self.first.columns(items[start:stop])
@@ -105,28 +106,28 @@ class Twice:
             out[:, start:stop] = (1 - self.share) * found + self.share * second + beside
         return out * self.factors[items]
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:
         found = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
         return found | {"basis": self.basis} if self.basis.size else found
 
-    def _c(self) -> Float:
+    def _c(self) -> Float64:
         """The diagonal of C, out of the scale −1/(c·ℓ)."""
         return np.asarray(-1 / (self.first.scale * self.first.penalties))
 
-    def _mixed(self, found: Float, through: Float) -> Float:
+    def _mixed(self, found: Float64, through: Float64) -> Float64:
         """Both steps, from hB and (hB)C."""
         return np.asarray(found - self.share / self._c() * through)
 
-    def _exact(self, block: Float, threads: int) -> Float:
+    def _exact(self, block: Float64, threads: int) -> Float64:
         """The product C·block (n × columns), to float64."""
         held, spread = self.first, block / self.first.penalties[:, None]
-        with parallel.limited(threads):
+        with parallel.blas_threads(threads):
             right = sp.csc_array(held.by_item.T @ spread)
             solved, converged = dual_solve(held.inverse, held.by_item, held.penalties, right)
         tell(converged)
@@ -141,7 +142,7 @@ class Twice:
         if self.basis.size:
             common = np.zeros((_padded(len(out)), self.basis.shape[1]), self.basis.dtype)
             common[: len(out)] = rows @ self.basis
-            with parallel.limited(threads):
+            with parallel.blas_threads(threads):
                 out += (common @ self.basis.T)[: len(out)]
         return out
 
@@ -157,7 +158,7 @@ def passed(held: Dual, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[A
     block[:, :size] = first / held.penalties[:, None]
     spread = multiply(held.training, block, threads)
     spread *= held.roots.astype(spread.dtype)[:, None]
-    with parallel.limited(threads):
+    with parallel.blas_threads(threads):
         solved = held.inverse @ spread
     return first, multiply(held.by_item, np.ascontiguousarray(solved[:, :size]), threads)
 

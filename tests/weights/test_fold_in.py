@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from monogram.engine.iterative import wrmf
 from monogram.errors import ModelFileError
-from monogram.weights import Folded, from_tensors
+from monogram.weights import FoldIn, from_tensors
 
 SETTINGS = {"l2": 0.01, "alpha": 3.0, "nu": 1.0}
 
@@ -16,7 +16,7 @@ SETTINGS = {"l2": 0.01, "alpha": 3.0, "nu": 1.0}
 @pytest.fixture(params=["float32", "float64"])
 def weights(request):
     items = np.random.default_rng(0).standard_normal((12, 5)).astype(request.param)
-    return Folded(items, wrmf.turn(items), **SETTINGS)
+    return FoldIn(items, wrmf.turn(items), **SETTINGS)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_shares_sum_to_the_score_and_each_is_its_own_part(weights, histories):
 
 def test_the_stored_form_comes_back(weights, histories):
     again = from_tensors("folded", weights.tensors(), histories)
-    assert isinstance(again, Folded)
+    assert isinstance(again, FoldIn)
     every = np.arange(12)
     np.testing.assert_array_equal(again.score(histories, every, 1), weights.score(histories, every, 1))
     assert again.nbytes == weights.items.nbytes

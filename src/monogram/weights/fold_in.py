@@ -9,12 +9,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.iterative.wrmf import ridges, solve
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, best_by_products
 from monogram.errors import ModelFileError
-from monogram.weights.common import Float, Indices, Tensors, checked
+from monogram.weights.common import Tensors, checked
 
 
-class Folded:
+class FoldIn:
     """Q; a history h scores p·Qᵀ, where p is the row that training would give someone with this history.
 
     With g = alpha·h and ρ = l2·(n + Σ g)^nu, p = A⁻¹·Σ (1 + g_i)·q_i and A = QᵀQ + ρ·I + Σ g_i·q_i·q_iᵀ, in float64
@@ -31,11 +32,11 @@ class Folded:
     kind = "folded"
     linear = False
 
-    def __init__(self, items: NDArray[Any], spectrum: Float, *, l2: float, alpha: float, nu: float) -> None:
+    def __init__(self, items: NDArray[Any], spectrum: Float64, *, l2: float, alpha: float, nu: float) -> None:
         self.items, self.spectrum, self.l2, self.alpha, self.nu = items, spectrum, l2, alpha, nu
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> Folded:
+    def from_tensors(cls, tensors: Tensors, training: Any) -> FoldIn:
         """Build from stored arrays."""
         rank = len(tensors["spectrum"])
         items = checked(tensors, "items", (training.shape[1], rank))
@@ -53,32 +54,32 @@ class Folded:
         nothing = np.zeros(len(self.items))
         return best_by_products(self.rows(histories, threads), self.items, nothing, eligible, k, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         return np.asarray(self.rows(histories, threads) @ self.items[items].astype(np.float64).T)
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         """W[i, j]: the score of j for the history [i] alone."""
         return self.score(sp.eye_array(len(self.items), dtype=np.float32, format="csr"), items, 1)
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         seen = self.items[history.indices].astype(np.float64)
         gains = self.alpha * history.data.astype(np.float64)
         matrix = (seen.T * gains) @ seen
         np.einsum("ii->i", matrix)[...] += self.spectrum + self._ridges(history)
         return np.asarray((1 + gains) * (seen @ np.linalg.solve(matrix, self.items[item].astype(np.float64))))
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:
         settings = np.array([self.l2, self.alpha, self.nu])
         return {"items": self.items, "spectrum": self.spectrum, "settings": settings}
 
-    def rows(self, histories: Any, threads: int) -> Float:
+    def rows(self, histories: Any, threads: int) -> Float64:
         """The factors p of each history."""
         out = np.zeros((histories.shape[0], self.items.shape[1]))
         solve(histories, self._ridges(histories), self.alpha, self.items, self.spectrum, out, threads)
         return out
 
-    def _ridges(self, histories: Any) -> Float:
+    def _ridges(self, histories: Any) -> Float64:
         return ridges(histories, self.l2, self.alpha, self.nu)

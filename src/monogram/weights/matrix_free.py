@@ -14,24 +14,25 @@ from monogram.engine.inverse import matrix_free
 from monogram.engine.inverse.dense import scale_rows
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.bounds import Terms, best_by_columns, rescored
 from monogram.errors import ModelFileError, MonogramWarning
-from monogram.weights.common import Float, Indices, Tensors, batches, checked, joined, part
+from monogram.weights.common import Tensors, batches, checked, joined, part
 
-Head = Callable[[Float, Float, Float, Float], tuple[Float, Float]]
+Head = Callable[[Float64, Float64, Float64, Float64], tuple[Float64, Float64]]
 SURE = 5.0  # standard errors within which c is taken to lie
 SPARE = 4  # candidates beyond k whose c is solved for; more where they do not settle the list
 WIDEST = 512  # candidates of one list, at most
 SCORED = 1024  # items asked for by name whose c is solved for, at most
 
 
-def plain(c: Float, *_: Float) -> tuple[Float, Float]:
+def plain(c: Float64, *_: Float64) -> tuple[Float64, Float64]:
     """The head of B itself."""
     return np.ones_like(c), np.zeros_like(c)
 
 
-class Free:
+class MatrixFree:
     """W = B·diag(θ) + diag(δ) by solving (S + Λ)z = h for each batch of histories (see `engine.inverse.matrix_free`).
 
     The score of item j is (θ_j + δ_j)·h_j − (θ_j/c_j)·z_j. Without a `diagonal` W = I − CΛ, whose scores need no c:
@@ -56,11 +57,11 @@ class Free:
     def __init__(
         self,
         training: Any,
-        penalties: Float,
+        penalties: Float64,
         tolerance: float,
         dtype: str,
         diagonal: Diagonal | None = None,
-        weights: Float | None = None,
+        weights: Float64 | None = None,
         *,
         system: matrix_free.System | None = None,
     ) -> None:
@@ -72,7 +73,7 @@ class Free:
         self._refined: dict[int, float] = {}
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> Free:
+    def from_tensors(cls, tensors: Tensors, training: Any) -> MatrixFree:
         """Build from stored arrays."""
         n = training.shape[1]
         penalties, tolerance = checked(tensors, "penalties", (n,)), checked(tensors, "tolerance", (1,))
@@ -105,7 +106,7 @@ class Free:
             residuals.append(solved.residuals)
         return replace(joined(found, k), residuals=np.concatenate(residuals))
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float:
+    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         """Scores; of more than SCORED items with the estimated c."""
         terms = self._terms(self._known(items, threads) if len(items) <= SCORED else self._estimated(), items)
         out = np.empty((histories.shape[0], len(items)))
@@ -115,7 +116,7 @@ class Free:
             mine += rows[:, items].toarray() * terms.own
         return out
 
-    def columns(self, items: Indices) -> Float:
+    def columns(self, items: Indices) -> Float64:
         threads, items = parallel.count(None), np.asarray(items)
         c = self._known(items, threads)
         terms, own = self._terms(c, items), np.arange(len(items))
@@ -128,10 +129,10 @@ class Free:
         out[items, own] += terms.own
         return out
 
-    def shares(self, history: Any, item: int) -> Float:
+    def shares(self, history: Any, item: int) -> Float64:
         return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
-    def base(self, items: Indices) -> Float:
+    def base(self, items: Indices) -> Float64:
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:
@@ -152,7 +153,7 @@ class Free:
             _tell(found.converged)
             yield rows, found, start
 
-    def _best(self, solution: Float, terms: Terms, rows: Any, rules: Eligible, k: int, threads: int) -> Best:
+    def _best(self, solution: Float64, terms: Terms, rows: Any, rules: Eligible, k: int, threads: int) -> Best:
         if self.diagonal is None or not self.diagonal.errors.any():
             return best_by_columns(solution, terms, rows, rules, k, threads=threads)
         out = Best(
@@ -174,7 +175,7 @@ class Free:
             width *= 2
         return out
 
-    def _known(self, items: Indices, threads: int) -> Float | None:
+    def _known(self, items: Indices, threads: int) -> Float64 | None:
         """c, with those of some items exact."""
         if self.diagonal is None:
             return None
@@ -188,16 +189,16 @@ class Free:
         values[asked] = [self._refined[j] for j in asked]
         return values
 
-    def _estimated(self) -> Float | None:
+    def _estimated(self) -> Float64 | None:
         return None if self.diagonal is None else self.diagonal.values
 
-    def _factors(self, c: Float | None) -> tuple[Float, Float]:
+    def _factors(self, c: Float64 | None) -> tuple[Float64, Float64]:
         if c is None:
             return np.asarray(self.penalties, np.float64), np.ones(len(self.penalties))
         theta, delta = self.head(c, self.penalties, self.system.d, self.counts)
         return theta / c, theta + delta
 
-    def _terms(self, c: Float | None, items: Indices | None) -> Terms:
+    def _terms(self, c: Float64 | None, items: Indices | None) -> Terms:
         """What turns z into scores for a c that is taken as it is; of some items alone where they are given."""
         scale, own = (one if items is None else one[items] for one in self._factors(c))
         return Terms(scale, own, np.zeros_like(scale), np.zeros_like(own))
