@@ -53,7 +53,7 @@ questions = st.lists(
 @settings(max_examples=20)
 @given(asked=questions)
 def test_together_is_as_alone(model, asked):
-    log, weights = of(model)._learned()
+    log, weights = of(model).fitted()
     head = live.weights(model, {"b": 0.9}) if model.name in ("deql", "tempered") else weights
     made = [
         Question(of_histories(histories, log), head if other else weights, k, allow, None, seen)
@@ -69,7 +69,7 @@ def test_together_is_as_alone(model, asked):
 
 
 def test_dense_questions_share_one_call(model):
-    log, weights = model._learned()
+    log, weights = model.fitted()
     made = [Question(of_histories([["tea"]], log), weights, k) for k in (1, 3, 5)]
     made.append(Question(of_histories([["tea"]], log), weights, 3, deny=("jam",)))
     assert [rows for rows, _ in rank(made, log, 1)[1]] == [3, 1]

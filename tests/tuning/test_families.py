@@ -12,8 +12,8 @@ import monogram as mg
 from monogram.engine.inverse import dense
 from monogram.engine.plan import measure
 from monogram.evaluation.metrics import parse
+from monogram.models.context import FitOptions
 from monogram.models.registry import MODELS
-from monogram.models.work import Work
 from monogram.tuning import families
 from monogram.tuning.budget import Budget
 from monogram.tuning.families import Families, Task, grouped
@@ -154,7 +154,7 @@ def test_a_rank_without_room_leaves_the_others(split):
 def tight(split, power):
     """The memory that TwoStep needs with a rank of 4, and no more."""
     model = mg.TwoStep(l2=5, dropout=0.4, user_power=power, low_pass=1, rank=4)
-    return model._plan(measure(split.train.matrix), Work(budget=10**12, threads=2)).chosen.bytes
+    return model._plan(measure(split.train.matrix), FitOptions(budget=10**12, threads=2)).chosen.bytes
 
 
 @pytest.mark.parametrize("power", [0, 0.5])
@@ -163,7 +163,7 @@ def test_a_gram_in_the_way_goes(split, power):
     room = Families(Task(split, parse("recall@5"), memory=tight(split, power), threads=2))
     how = {"l2": 5, "dropout": 0.4, "user_power": power, "low_pass": 1, "rank": 4}
     planned = plan(Families(room.task), [Setting.of("ease", {"l2": 5}), Setting.of("two_step", how)], Budget())
-    assert [step.cost.bytes <= room.work().budget for step in planned.steps] == [True, True]
+    assert [step.cost.bytes <= room.options().budget for step in planned.steps] == [True, True]
     kept = []
     for group in planned.groups:
         (trial,) = room.run(group)

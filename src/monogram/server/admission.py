@@ -77,7 +77,8 @@ def _check_room(model: Recommender, tickets: list[Ticket]) -> None:
         return
     if not new:
         return
-    kept = 1 if model._kept is None or model._kept.gram is None else 2  # the Gram grows, too
+    state = weights.update_state
+    kept = 1 if state is None or state.gram is None else 2  # the Gram grows, too
     needed, free = kept * (have + len(new)) ** 2 * size, memory.parse(None)
     if needed > free:
         raise Refused(

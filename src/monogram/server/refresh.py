@@ -26,12 +26,12 @@ from monogram import store as store_
 from monogram.data.interactions import Interactions
 from monogram.errors import ModelFileError, MonogramError, StorageError
 from monogram.models import files, updates
+from monogram.models.change import UpdateOptions
 from monogram.models.full_rank import FullRank
 from monogram.server import logs, schemas
 from monogram.server.admission import Admission, Ticket
 from monogram.server.events import ALL, Change, EventStore
 from monogram.server.shelf import Shelf, stamp
-from monogram.weights import Dense
 
 if TYPE_CHECKING:
     from monogram.models.base import Recommender
@@ -214,23 +214,13 @@ def changed(model: Recommender, changes: list[Change], threads: int) -> tuple[Re
     if not isinstance(model, FullRank):
         raise ModelFileError(f"a {type(model).__name__} cannot follow events")
     fresh = type(model)(**model.params())
-    fresh._become(model.log_, _sealed(model), model.report_, kept=model._kept)
+    fresh.adopt(model.log_, model.weights_.seal(), model.report_)
     if events:
-        updates.exchange_users(fresh, known, _log(events, model.log_), updates.How(threads=threads))
+        updates.exchange_users(fresh, known, _log(events, model.log_), UpdateOptions(threads=threads))
     else:
         fresh.forget_users(known, threads=threads)
-    _sealed(fresh)
+    fresh.weights_.seal()
     return fresh, bool(known)
-
-
-def _sealed(model: FullRank) -> Any:
-    """The weights of a model, made read-only: a change then makes new arrays, and readers keep what they have."""
-    weights = model.weights_
-    if isinstance(weights, Dense):
-        weights.matrix.setflags(write=False)
-    if model._kept is not None and model._kept.gram is not None:
-        model._kept.gram.setflags(write=False)
-    return weights
 
 
 def _log(events: list[Change], log: Interactions) -> Interactions:

@@ -12,10 +12,10 @@ from monogram.engine.iterative.wrmf import ridges, solve
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, best_by_products
 from monogram.errors import ModelFileError
-from monogram.weights.common import Tensors, checked
+from monogram.weights.common import Tensors, Weights, checked
 
 
-class FoldIn:
+class FoldIn(Weights):
     """Q; a history h scores p·Qᵀ, where p is the row that training would give someone with this history.
 
     With g = alpha·h and ρ = l2·(n + Σ g)^nu, p = A⁻¹·Σ (1 + g_i)·q_i and A = QᵀQ + ρ·I + Σ g_i·q_i·q_iᵀ, in float64

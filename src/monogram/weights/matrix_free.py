@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,21 +19,15 @@ from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.bounds import Terms, best_by_columns, rescored
 from monogram.errors import ModelFileError, MonogramWarning
-from monogram.weights.common import Tensors, batches, checked, joined, part
+from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part
 
-Head = Callable[[Float64, Float64, Float64, Float64], tuple[Float64, Float64]]
 SURE = 5.0  # standard errors within which c is taken to lie
 SPARE = 4  # candidates beyond k whose c is solved for; more where they do not settle the list
 WIDEST = 512  # candidates of one list, at most
 SCORED = 1024  # items asked for by name whose c is solved for, at most
 
 
-def plain(c: Float64, *_: Float64) -> tuple[Float64, Float64]:
-    """The head of B itself."""
-    return np.ones_like(c), np.zeros_like(c)
-
-
-class MatrixFree:
+class MatrixFree(Weights):
     """W = B·diag(θ) + diag(δ) by solving (S + Λ)z = h for each batch of histories (see `engine.inverse.matrix_free`).
 
     The score of item j is (θ_j + δ_j)·h_j − (θ_j/c_j)·z_j. Without a `diagonal` W = I − CΛ, whose scores need no c:
@@ -52,6 +47,7 @@ class MatrixFree:
     """
 
     kind = "free"
+    solver = matrix_free.NAME
     linear = True
 
     def __init__(
@@ -69,7 +65,7 @@ class MatrixFree:
         self.penalties, self.diagonal, self.weights = penalties, diagonal, weights
         self.counts = np.diff(self.system.by_item.indptr).astype(np.float64)
         self.tolerance = float(np.array(tolerance, dtype))  # as it is stored
-        self.head: Head = plain
+        self.head: Head | None = None  # that of B itself until one is bound
         self._refined: dict[int, float] = {}
 
     @classmethod
@@ -143,6 +139,20 @@ class MatrixFree:
             return own
         return own | {"diagonal": self.diagonal.values, "errors": self.diagonal.errors}
 
+    def bind_head(self, head: Head) -> None:
+        self.head = head
+
+    def serves_head(self, head: Head) -> bool:
+        return self.diagonal is not None or not head.needs_diagonal
+
+    def with_head(self, head: Head, d: Float64, counts: Float64) -> Weights:
+        other = copy.copy(self)
+        other.head, other.diagonal = head, self.diagonal if head.needs_diagonal else None
+        return other
+
+    def copy_with_head(self, head: Head, d: Float64, counts: Float64, *, budget: int, threads: int) -> Weights:
+        return self.with_head(head, d, counts)
+
     def _solved(
         self, histories: Any, tolerance: float, threads: int
     ) -> Iterator[tuple[Any, matrix_free.Solution, int]]:
@@ -195,6 +205,8 @@ class MatrixFree:
     def _factors(self, c: Float64 | None) -> tuple[Float64, Float64]:
         if c is None:
             return np.asarray(self.penalties, np.float64), np.ones(len(self.penalties))
+        if self.head is None:
+            return 1 / c, np.ones_like(c)
         theta, delta = self.head(c, self.penalties, self.system.d, self.counts)
         return theta / c, theta + delta
 

@@ -14,14 +14,14 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError
-from monogram.weights.common import Tensors, batches, checked, joined, part, tell
+from monogram.weights.common import Tensors, Weights, batches, checked, joined, part, tell
 from monogram.weights.dual import Dual
 
 WIDTH = 64  # products are padded to a multiple of it, so that their rounding is nearly that of a history alone
 BATCH = 4 * WIDTH  # histories of a product
 
 
-class TwoStepDual:
+class TwoStepDual(Weights):
     """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) through the `Dual` of B, without forming any of them.
 
     The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹. Scores take it to float64; lists take it in
