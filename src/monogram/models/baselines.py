@@ -10,11 +10,13 @@ import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.cosine import Cosines
-from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, measure
 from monogram.engine.topk import column_topk
 from monogram.models.base import Recommender
 from monogram.models.parameters import param
 from monogram.models.work import Work
+from monogram.planning.iterative_costs import neighbours
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Fixed, Sparse, Weights
 
 
@@ -45,12 +47,8 @@ class ItemKNN(Recommender):
         self._weights(Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()), work)
 
     def _plan(self, size: Size, work: Work) -> Plan:
-        n = size.items
-        weights = 2 * n * min(self.k, n) * column_topk.entry_bytes(work.dtype)  # by column, joined, and in rows
-        seconds = size.pairs_by_user * 2e-9 / work.threads + n * n * 2e-9 / work.threads
-        needed = weights + 8 * n * column_topk.WIDTH + 12 * size.events + WORKSPACE
-        cost = Cost("none", needed, size.pairs_by_user, seconds, "ask for a lower k")
-        return Plan(size.users, n, size.events, work.dtype, work.budget, cost, (cost,))
+        cost = neighbours(size, self.k, dtype=work.dtype, threads=work.threads)
+        return Plan.of(size, cost, dtype=work.dtype, budget=work.budget)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         work.planned = self._plan(measure(log.matrix), work).require().chosen.bytes

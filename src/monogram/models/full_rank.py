@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from monogram.data.interactions import Interactions
-from monogram.engine import plan
 from monogram.engine.gram.accumulate import gram
 from monogram.engine.inverse import matrix_free as free
 from monogram.engine.inverse import probing
-from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models import matrix_free
 from monogram.models.fitted import RefitSource, UpdateState, factor
@@ -28,6 +26,10 @@ from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import SOLVERS, Report, Work, check_solver
+from monogram.planning import inverse_costs
+from monogram.planning.cost import Extra
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Dense, MatrixFree, Weights
 
 if TYPE_CHECKING:
@@ -147,7 +149,8 @@ class FullRank(InverseModel):
         return True
 
     def _plan(self, size: Size, work: Work) -> Plan:
-        cost = plan.matrix_free(size, self.formula().head.needs_diagonal, dtype=work.dtype, threads=work.threads)
+        diagonal = self.formula().head.needs_diagonal
+        cost = inverse_costs.matrix_free(size, diagonal, dtype=work.dtype, threads=work.threads)
         return self._planned(size, work, (cost,))
 
     def _extra(self, size: Size, work: Work) -> Extra:
@@ -175,7 +178,7 @@ class FullRank(InverseModel):
             weights = updates.another_head(self, work)
             if weights is not None:
                 return weights
-        chosen = self._plan(plan.measure(log.matrix), work).require().chosen
+        chosen = self._plan(measure(log.matrix), work).require().chosen
         if chosen.solver == free.NAME:
             return matrix_free.fit(self, log, work, chosen.bytes)
         if work.keep_gram and work.gram is None:

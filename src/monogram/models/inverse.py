@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import dense
 from monogram.engine.inverse.disk import Tiled, free
 from monogram.engine.inverse.disk import disk as invert_on_disk
-from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
@@ -25,6 +24,11 @@ from monogram.engine.runtime.progress import silent
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import Report, Work, check_dtype, check_solver
+from monogram.planning import choice
+from monogram.planning.cost import Cost, Extra
+from monogram.planning.inverse_costs import beside_tiles
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Dense, Dual
 
 WORST_RESIDUAL = 1e-3
@@ -94,27 +98,18 @@ def plan_inverse(
         from monogram.cluster.cost import inverse_plan
 
         return inverse_plan(work.cluster, size, work.budget, dtype=work.dtype, extra=extra)
-    solvers: tuple[str, ...] = ("primal", "dual")
-    copied = recipe.copied_bytes(size.events)
-    if disk:
-        others = (on_disk(size, work.budget - copied, dtype=work.dtype, threads=work.threads), *others)
-    others = tuple(replace(one, bytes=one.bytes + copied) for one in others)
-    if penalties.none:  # the others divide by the penalties
-        if work.solver not in ("auto", "primal", "disk"):
-            raise ParameterError(
-                f"solver={work.solver!r} needs l2 or dropout above 0; give one, or use solver='primal'"
-            )
-        solvers, others = ("primal",), tuple(one for one in others if one.solver == "disk")
-    return plan(
+    return choice.plan_inverse(
         size,
         budget=work.budget,
         solver=work.solver,
-        solvers=solvers,
         dtype=work.dtype,
         threads=work.threads,
         extra=extra,
+        copied=recipe.copied_bytes(size.events),
+        penalised=not penalties.none,
+        disk=disk,
+        disk_space=None if work.scratch is None or not disk else free(work.scratch),
         others=others,
-        room=None if work.scratch is None or not disk else free(work.scratch),
     )
 
 

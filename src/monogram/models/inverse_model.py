@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from monogram.data.interactions import Interactions
-from monogram.engine.plan import Cost, Extra, Plan, Size, measure
 from monogram.models import inverse
 from monogram.models.base import Recommender
 from monogram.models.heads import Formula
 from monogram.models.inverse import Inverse, Solved
 from monogram.models.work import Work
+from monogram.planning.cost import Cost, Extra
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 
 
 @dataclass(kw_only=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,16 +13,16 @@ from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import dense
 from monogram.engine.iterative import slim
-from monogram.engine.plan import Extra, Plan, Size, measure, plan
 from monogram.engine.topk.column_topk import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.models.base import Recommender
 from monogram.models.parameters import param
 from monogram.models.work import Work
+from monogram.planning import choice
+from monogram.planning.iterative_costs import slim_extra, slim_weights
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Sparse, Weights
-
-USUAL_EPOCHS = 60  # what a column needs, for the plan
-USUAL_DENSITY = 0.1  # of the weights, for the plan; a fit that needs more than its budget allows stops
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,18 +52,15 @@ class SLIM(Recommender):
     def _plan(self, size: Size, work: Work) -> Plan:
         if work.solver == "dual":
             raise ParameterError("solver='dual' is not one SLIM has; use solver='primal' or 'auto'")
-        n, bytes_ = size.items, np.dtype(work.dtype).itemsize
-        pool = 3 * slim.width(n) * n * bytes_
-        weights = int(n * n * (USUAL_DENSITY if self.l1 else 1.0)) * entry_bytes(work.dtype)
-        extra = Extra(pool + weights, 2.0 * n**3 * min(self.epochs, USUAL_EPOCHS))
-        return plan(size, budget=work.budget, solvers=("primal",), dtype=work.dtype, threads=work.threads, extra=extra)
+        extra = slim_extra(size, self.l1, self.epochs, dtype=work.dtype)
+        how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "extra": extra}
+        return choice.choose(size, budget=work.budget, solvers=("primal",), **how)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         chosen = self._plan(measure(log.matrix), work).require().chosen
         work.tick("plan")
         work.used, work.planned = chosen.solver, chosen.bytes
-        usual = log.n_items**2 * (USUAL_DENSITY if self.l1 else 1.0)
-        most = usual + (work.budget - chosen.bytes) / entry_bytes(work.dtype)
+        most = slim_weights(log.n_items, self.l1) + (work.budget - chosen.bytes) / entry_bytes(work.dtype)
         solution, problem = self._solve(log, work, most)
         work.record = solution.record
         work.residual = slim.optimality(log.matrix, solution.matrix, problem)

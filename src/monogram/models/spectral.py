@@ -17,7 +17,6 @@ from monogram.data.interactions import Interactions
 from monogram.engine.gram.operators import Operator
 from monogram.engine.iterative import rg2
 from monogram.engine.iterative.rg2_newton import newton_cg
-from monogram.engine.plan import Plan, Size, alternating, measure
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum
@@ -25,6 +24,9 @@ from monogram.models.base import Recommender
 from monogram.models.parameters import param
 from monogram.models.spectrum import Spectrum
 from monogram.models.work import Work
+from monogram.planning.iterative_costs import alternating
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Factors, Weights
 
 Numbers = float | tuple[float, ...]
@@ -303,10 +305,8 @@ class RG2(Spectral):
     def _plan(self, size: Size, work: Work) -> Plan:
         if self.solver == "closed_form":
             return super()._plan(size, work)
-        rank, copies = min(self.rank, size.users, size.items), 4 if self.solver == "als" else 8
-        how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "copies": copies}
-        cost = alternating(self.solver, size, rank, self.epochs, **how)
-        return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
+        cost = alternating(self.solver, size, self.rank, self.epochs, dtype=work.dtype, threads=work.threads)
+        return Plan.of(size, cost, dtype=work.dtype, budget=work.budget)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
         if self.solver == "closed_form":

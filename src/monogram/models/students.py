@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.operators import Operator
 from monogram.engine.lowrank import student_loops, students
-from monogram.engine.plan import Cost, Extra, Size
 from monogram.models.heads import Formula, FreeDiagonal, ZeroDiagonal
 from monogram.models.inverse import Solved, tiny
 from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import SOLVERS, Work
+from monogram.planning.cost import Cost, Extra
+from monogram.planning.lowrank_costs import student_extra
+from monogram.planning.size import Size
 from monogram.weights import Factors, Weights
 
 LOOPS = {
@@ -50,7 +52,7 @@ class Student(InverseModel):
         return self._nearest(taught, work)
 
     def _extra(self, size: Size, work: Work) -> Extra:
-        return students.extra(size, self.rank, work.dtype, self._loops())
+        return student_extra(size, self.rank, work.dtype, self._loops())
 
     def _warm(self, work: Work) -> None:
         super()._warm(work)
