@@ -33,7 +33,7 @@ INTEGRATION = (
     "test_docs.py",
     "data/test_public.py",
     "data/test_spill.py",
-    "engine/test_plan.py",
+    "planning/test_plan.py",
     "models/test_disk.py",
     "testing/test_contract.py",
     "tuning/test_epochs.py",

@@ -109,7 +109,7 @@ def test_the_plan_grows_with_the_rank_and_refuses_what_does_not_fit():
     assert small.bytes < large.bytes
     assert small.flops < large.flops
     assert mg.WRMF(solver="cg").plan(size).chosen.flops < mg.WRMF().plan(size).chosen.flops
-    with pytest.raises(MemoryBudgetError, match="ask for a lower rank"):
+    with pytest.raises(MemoryBudgetError, match="use a lower rank"):
         mg.WRMF(rank=256).plan(size, memory="50 MB").require()
 
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 import monogram as mg
-from monogram.engine.plan import Size
 from monogram.engine.topk.best import Eligible
 from monogram.errors import MemoryBudgetError, ModelFileError, MonogramWarning, NumericalError, ParameterError
 from monogram.models import two_step, updates
 from monogram.models.context import FitOptions
 from monogram.models.two_step import directions
+from monogram.planning.size import Size
 from monogram.weights import Dense, TwoStepDual
 
 SOLVERS = ["primal", "dual"]

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.engine.inverse import dense
-from monogram.engine.plan import measure
 from monogram.evaluation.metrics import parse
 from monogram.models.context import FitOptions
 from monogram.models.registry import MODELS
+from monogram.planning.size import measure
 from monogram.tuning import families
 from monogram.tuning.budget import Budget
 from monogram.tuning.families import Families, Task, grouped

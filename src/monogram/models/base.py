@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine.plan import Cost, Plan, Size, guess, measure
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.progress import silent
@@ -26,6 +25,9 @@ from monogram.models import clusters, parameters
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_dtype, check_solver, scratch_folder
 from monogram.models.explanation import Explanation
 from monogram.models.report import Pruning, Report, ReportBuilder
+from monogram.planning.cost import counting
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, guess, measure
 from monogram.ranking import Recommendations
 from monogram.weights import Weights
 
@@ -186,9 +188,8 @@ class Recommender:
         return check_solver(solver, self.solvers)
 
     def _plan(self, size: Size, options: FitOptions) -> Plan:
-        """By default: sums over the events, no solver."""
-        cost = Cost("none", 8 * size.items, float(size.events), size.events * 1e-8)
-        return Plan(size.users, size.items, size.events, options.dtype, options.budget, cost, (cost,))
+        """What a fit on a log of this size costs; by default sums over the events."""
+        return Plan.of(size, counting(size), dtype=options.dtype, budget=options.budget)
 
     def inputs(self, source: Any) -> FitInputs:
         """What `fit` was given, as inputs: a log, or for some models a factorisation of one."""

@@ -10,12 +10,14 @@ import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.cosine import Cosines
-from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, measure
 from monogram.engine.topk import column_topk
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
+from monogram.planning.iterative_costs import neighbours
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Fixed, Sparse, Weights
 
 
@@ -46,12 +48,8 @@ class ItemKNN(Recommender):
         self._weights(Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()), options)
 
     def _plan(self, size: Size, options: FitOptions) -> Plan:
-        n = size.items
-        weights = 2 * n * min(self.k, n) * column_topk.entry_bytes(options.dtype)  # by column, joined, and in rows
-        seconds = size.pairs_by_user * 2e-9 / options.threads + n * n * 2e-9 / options.threads
-        needed = weights + 8 * n * column_topk.WIDTH + 12 * size.events + WORKSPACE
-        cost = Cost("none", needed, size.pairs_by_user, seconds, "ask for a lower k")
-        return Plan(size.users, n, size.events, options.dtype, options.budget, cost, (cost,))
+        cost = neighbours(size, self.k, dtype=options.dtype, threads=options.threads)
+        return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         report.planned_bytes = self._plan(measure(inputs.log.matrix), options).require().chosen.bytes

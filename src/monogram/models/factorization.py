@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine.iterative import wrmf
-from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, calibrate, measure
 from monogram.engine.runtime import parallel
 from monogram.errors import NumericalError
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
+from monogram.planning import iterative_costs as costs
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import FoldIn, Weights
 
 START = 0.1  # size of a random row to begin with
-SPEED = 0.15  # of the kernels' small products beside that of large ones, measured at rank 64
 
 
 @dataclass(kw_only=True, eq=False)
@@ -105,19 +106,5 @@ class WRMF(Recommender):
         type(self)(rank=2, epochs=1, solver=self.solver)._fit(FitInputs(tiny), small, small.report())
 
     def _plan(self, size: Size, options: FitOptions) -> Plan:
-        rank, width = min(self.rank, size.users, size.items), np.dtype(options.dtype).itemsize
-        rows = size.users + size.items
-        gramians = 8 * rank**2 * (-(-max(size.users, size.items) // wrmf.BLOCK) + 3 * options.threads)
-        turned = 16 * options.threads * wrmf.BLOCK * rank
-        held = rows * (rank * width + 24) + size.events * (16 + 2 * width) + gramians + turned
-        sides = ((size.users, size.pairs_by_user), (size.items, size.pairs_by_item))
-        if self.solver == "cg":
-            turns, solved = 6, 8.0 * (wrmf.STEPS + 1) * size.events * rank
-        else:  # short rows by their pairs of events, long ones by the square of the rank
-            turns = 4
-            solved = sum(min(rank * pairs, size.events * rank**2 + n * rank**3 / 3) for n, pairs in sides)
-        flops = float(self.epochs) * (turns * rows * rank**2 + solved + 4 * size.events * rank)
-        rate, _ = calibrate(options.dtype, options.threads)
-        stages = (("epochs", float(self.epochs), "epochs"),)
-        cost = Cost(self.solver, held + WORKSPACE, flops, flops / (SPEED * rate), "ask for a lower rank", stages)
-        return Plan(size.users, size.items, size.events, options.dtype, options.budget, cost, (cost,))
+        cost = costs.wrmf(self.solver, size, self.rank, self.epochs, dtype=options.dtype, threads=options.threads)
+        return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)

@@ -14,10 +14,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from monogram.data.interactions import Interactions
-from monogram.engine import plan
 from monogram.engine.gram.accumulate import gram
 from monogram.engine.inverse import matrix_free, probing
-from monogram.engine.plan import Extra, Plan, Size
 from monogram.engine.runtime.arrays import Float
 from monogram.errors import ParameterError
 from monogram.models.change import UpdateOptions
@@ -29,6 +27,10 @@ from monogram.models.matrix_free import fit_matrix_free
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.report import FROZEN, Pruning, Report, ReportBuilder
+from monogram.planning import inverse_costs
+from monogram.planning.cost import Extra
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Weights
 from monogram.weights.common import Head
 
@@ -157,7 +159,8 @@ class FullRank(InverseModel):
         return True
 
     def _plan(self, size: Size, options: FitOptions) -> Plan:
-        cost = plan.matrix_free(size, self.formula().head.needs_diagonal, dtype=options.dtype, threads=options.threads)
+        diagonal = self.formula().head.needs_diagonal
+        cost = inverse_costs.matrix_free(size, diagonal, dtype=options.dtype, threads=options.threads)
         return self._planned(size, options, (cost,))
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
@@ -176,7 +179,7 @@ class FullRank(InverseModel):
                 inputs.gram = source.gram
                 inputs.gram.setflags(write=False)  # two models share it: an update of either makes a copy
                 options = replace(options, solver="primal")
-        chosen = self._plan(plan.measure(inputs.log.matrix), options).require().chosen
+        chosen = self._plan(measure(inputs.log.matrix), options).require().chosen
         if chosen.solver == matrix_free.NAME:
             return fit_matrix_free(self.formula(), inputs, options, report, chosen.bytes)
         if options.keep_gram and inputs.gram is None:

@@ -17,7 +17,6 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import dense, matrix_free
 from monogram.engine.inverse.disk import Tiled, free
 from monogram.engine.inverse.disk import disk as invert_on_disk
-from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float, Float64
@@ -26,6 +25,11 @@ from monogram.models.context import FitInputs, FitOptions, check_dtype, check_so
 from monogram.models.heads import Formula, ZeroDiagonal
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.report import Report, ReportBuilder
+from monogram.planning import choice
+from monogram.planning.cost import Cost, Extra
+from monogram.planning.inverse_costs import beside_tiles
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Dense, Dual, Weights
 from monogram.weights.common import Head
 from monogram.weights.update_state import UpdateState, rounded_scale
@@ -89,27 +93,18 @@ def plan_inverse(
         from monogram.cluster.cost import inverse_plan
 
         return inverse_plan(options.cluster, size, options.budget, dtype=options.dtype, extra=extra)
-    solvers: tuple[str, ...] = ("primal", "dual")
-    copied = recipe.copied_bytes(size.events)
-    if disk:
-        others = (on_disk(size, options.budget - copied, dtype=options.dtype, threads=options.threads), *others)
-    others = tuple(replace(one, bytes=one.bytes + copied) for one in others)
-    if penalties.none:  # the others divide by the penalties
-        if options.solver not in ("auto", "primal", "disk"):
-            raise ParameterError(
-                f"solver={options.solver!r} needs l2 or dropout above 0; give one, or use solver='primal'"
-            )
-        solvers, others = ("primal",), tuple(one for one in others if one.solver == "disk")
-    return plan(
+    return choice.plan_inverse(
         size,
         budget=options.budget,
         solver=options.solver,
-        solvers=solvers,
         dtype=options.dtype,
         threads=options.threads,
         extra=extra,
+        copied=recipe.copied_bytes(size.events),
+        penalised=not penalties.none,
+        disk=disk,
+        disk_space=None if options.scratch is None or not disk else free(options.scratch),
         others=others,
-        room=None if options.scratch is None or not disk else free(options.scratch),
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from monogram.engine.plan import Cost, Extra, Plan, Size
 from monogram.models import inverse
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.heads import Formula
 from monogram.models.inverse import Inverse
+from monogram.planning.cost import Cost, Extra
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size
 
 
 @dataclass(kw_only=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,6 @@ from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import dense
 from monogram.engine.iterative import slim
-from monogram.engine.plan import Extra, Plan, Size, measure, plan
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.column_topk import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
@@ -21,10 +20,11 @@ from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
+from monogram.planning import choice
+from monogram.planning.iterative_costs import slim_extra, slim_weights
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Sparse, Weights
-
-USUAL_EPOCHS = 60  # what a column needs, for the plan
-USUAL_DENSITY = 0.1  # of the weights, for the plan; a fit that needs more than its budget allows stops
 
 
 @dataclass(kw_only=True, eq=False)
@@ -54,21 +54,16 @@ class SLIM(Recommender):
     def _plan(self, size: Size, options: FitOptions) -> Plan:
         if options.solver == "dual":
             raise ParameterError("solver='dual' is not one SLIM has; use solver='primal' or 'auto'")
-        n, bytes_ = size.items, np.dtype(options.dtype).itemsize
-        pool = 3 * slim.width(n) * n * bytes_
-        weights = int(n * n * (USUAL_DENSITY if self.l1 else 1.0)) * entry_bytes(options.dtype)
-        extra = Extra(pool + weights, 2.0 * n**3 * min(self.epochs, USUAL_EPOCHS))
-        return plan(
-            size, budget=options.budget, solvers=("primal",), dtype=options.dtype, threads=options.threads, extra=extra
-        )
+        extra = slim_extra(size, self.l1, self.epochs, dtype=options.dtype)
+        how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "extra": extra}
+        return choice.choose(size, budget=options.budget, solvers=("primal",), **how)
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         log = inputs.log
         chosen = self._plan(measure(log.matrix), options).require().chosen
         report.tick("plan")
         report.solver, report.planned_bytes = chosen.solver, chosen.bytes
-        usual = log.n_items**2 * (USUAL_DENSITY if self.l1 else 1.0)
-        most = usual + (options.budget - chosen.bytes) / entry_bytes(options.dtype)
+        most = slim_weights(log.n_items, self.l1) + (options.budget - chosen.bytes) / entry_bytes(options.dtype)
         solution, problem = self._solve(log, options, report.tick, most)
         report.objectives = solution.record
         report.residual = slim.optimality(log.matrix, solution.matrix, problem)

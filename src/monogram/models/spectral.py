@@ -17,7 +17,6 @@ from monogram.data.interactions import Interactions
 from monogram.engine.gram.operators import Operator
 from monogram.engine.iterative import rg2
 from monogram.engine.iterative.rg2_newton import newton_cg
-from monogram.engine.plan import Plan, Size, alternating, measure
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum
@@ -26,6 +25,9 @@ from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
 from monogram.models.spectrum import Spectrum
+from monogram.planning.iterative_costs import alternating
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Factors, Weights
 
 Numbers = float | tuple[float, ...]
@@ -306,10 +308,8 @@ class RG2(Spectral):
     def _plan(self, size: Size, options: FitOptions) -> Plan:
         if self.solver == "closed_form":
             return super()._plan(size, options)
-        rank, copies = min(self.rank, size.users, size.items), 4 if self.solver == "als" else 8
-        how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "copies": copies}
-        cost = alternating(self.solver, size, rank, self.epochs, **how)
-        return Plan(size.users, size.items, size.events, options.dtype, options.budget, cost, (cost,))
+        cost = alternating(self.solver, size, self.rank, self.epochs, dtype=options.dtype, threads=options.threads)
+        return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         if self.solver == "closed_form":

@@ -20,13 +20,15 @@ from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse.dense import scale_rows
 from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
-from monogram.engine.plan import Cost, Plan, Size, measure, spectral
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
 from monogram.models.context import FitOptions, check_solver
 from monogram.models.files import finite, log_from, log_tensors
 from monogram.models.report import ReportBuilder
+from monogram.planning.choice import plan_spectrum
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 
 TARGETS = ("plain", "rg2")
 
@@ -218,18 +220,13 @@ def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -
 def plan(size: Size, rank: int, options: FitOptions, weighted: bool = False) -> Plan:
     """What `decompose` will cost; `weighted`: its users have weights, so that there is a copy of the data."""
     copied = 8 * size.events if weighted else 0
-    found = spectral(size, rank, dtype=options.dtype, threads=options.threads)
-    costs: tuple[Cost, ...] = tuple(replace(cost, bytes=cost.bytes + copied) for cost in found)
-    if options.cluster is not None:
-        from monogram.cluster.cost import spectral_plan
+    how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "copied": copied}
+    if options.cluster is None:
+        return plan_spectrum(size, rank, budget=options.budget, solver=options.solver, **how)
+    from monogram.cluster.cost import spectral_plan
 
-        return spectral_plan(options.cluster, size, costs[0], options.budget, options.dtype)
-    if options.solver == "auto":
-        fitting = [cost for cost in costs if cost.bytes <= options.budget]
-        chosen = min(fitting, key=lambda cost: cost.seconds) if fitting else min(costs, key=lambda cost: cost.bytes)
-    else:
-        chosen = next(cost for cost in costs if cost.solver == options.solver)
-    return Plan(size.users, size.items, size.events, options.dtype, options.budget, chosen, costs)
+    cost = plan_spectrum(size, rank, budget=options.budget, solver="primal", **how).chosen
+    return spectral_plan(options.cluster, size, cost, options.budget, options.dtype)
 
 
 def decompose(

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import Operator
 from monogram.engine.lowrank import student_loops, students
-from monogram.engine.plan import Extra, Size, measure
 from monogram.models import inverse
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, FreeDiagonal, ZeroDiagonal
@@ -23,6 +22,9 @@ from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.report import ReportBuilder
+from monogram.planning.cost import Extra
+from monogram.planning.lowrank_costs import student_extra
+from monogram.planning.size import Size, measure
 from monogram.weights import Factors, Weights
 
 LOOPS = {
@@ -53,7 +55,7 @@ class Student(InverseModel):
         return self._nearest(teacher, inputs, report)
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
-        return students.extra(size, self.rank, options.dtype, self._loops())
+        return student_extra(size, self.rank, options.dtype, self._loops())
 
     def _warm(self, options: FitOptions) -> None:
         super()._warm(options)

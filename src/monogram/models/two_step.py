@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +15,6 @@ from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse.dense import probes
 from monogram.engine.lowrank import spectrum
-from monogram.engine.plan import Cost, Extra, Size, measure, spectral
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
@@ -25,6 +24,9 @@ from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.report import ReportBuilder
+from monogram.planning.cost import Extra
+from monogram.planning.lowrank_costs import two_step_extra
+from monogram.planning.size import Size, measure
 from monogram.weights import Dense, TwoStepDual, Weights
 
 ROWS = 1024  # of the weights, to which the projection is added at once
@@ -66,14 +68,8 @@ class TwoStep(InverseModel):
         return self.rank if self.low_pass else 0
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
-        """The product of the weights is a second square array; the directions are found before, and kept beside it."""
-        found = replace(super()._extra(size, options), products=1)
-        if not self.directions:
-            return found
-        cost = _cost(size, self.directions, options)
-        return replace(
-            found, bytes=found.bytes + cost.bytes + 48 * size.events, flops=found.flops + cost.flops, stages=cost.stages
-        )
+        copied = self.formula().recipe.copied_bytes(size.events)
+        return two_step_extra(size, self.directions, dtype=options.dtype, threads=options.threads, copied=copied)
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         if inputs.factorisation is not None:
@@ -95,12 +91,6 @@ class TwoStep(InverseModel):
         weights = TwoStepDual(first, self.second, popularity, basis)
         _judge_lists(weights, log, options.threads, report)
         return weights
-
-
-def _cost(size: Size, rank: int, options: FitOptions) -> Cost:
-    """Of finding directions, on the smaller side."""
-    side = "dual" if size.users < size.items else "primal"
-    return next(one for one in spectral(size, rank, dtype=options.dtype, threads=options.threads) if one.solver == side)
 
 
 def directions(log: Interactions, rank: int, options: FitOptions, stage: Stage = silent) -> NDArray[np.floating]:

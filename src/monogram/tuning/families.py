@@ -27,8 +27,6 @@ from monogram.data.splits import Split
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.accumulate import gram, squares
 from monogram.engine.inverse import ridge_path
-from monogram.engine.plan import Cost, Size
-from monogram.engine.plan import measure as measure_size
 from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
@@ -44,6 +42,9 @@ from monogram.models.spectral import FIRST_RANK, Spectral
 from monogram.models.spectrum import Spectrum
 from monogram.models.students import Student
 from monogram.models.two_step import TwoStep, directions
+from monogram.planning.cost import Cost
+from monogram.planning.size import Size
+from monogram.planning.size import measure as measure_size
 from monogram.tuning.epochs import Stopped, Watch
 from monogram.tuning.settings import Setting, Trial
 from monogram.weights import Mixture, Mixtures, Weights

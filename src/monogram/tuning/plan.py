@@ -13,7 +13,6 @@ from typing import Any
 
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import ridge_path
-from monogram.engine.plan import Cost, duration
 from monogram.engine.runtime.memory import show
 from monogram.models.context import FitOptions
 from monogram.models.full_rank import FullRank
@@ -21,6 +20,9 @@ from monogram.models.inverse_model import InverseModel
 from monogram.models.recipe import Penalties
 from monogram.models.spectral import Spectral
 from monogram.models.students import Student
+from monogram.planning.cost import Cost
+from monogram.planning.inverse_costs import repeated_inverses, ridge_path_cost
+from monogram.planning.plan import duration
 from monogram.tuning.budget import Budget
 from monogram.tuning.families import Families, Group, grouped, shared
 from monogram.tuning.settings import Setting
@@ -263,8 +265,8 @@ def _judged(families: Families, groups: list[Group], seconds: float) -> Candidat
 def _priced(families: Families, groups: list[Group]) -> Candidate:
     histories = families.task.split.histories.matrix
     how: dict[str, Any] = {"dtype": families.task.dtype, "threads": families.threads}
-    inverses = ridge_path.by_inverses(families.size, len(groups), histories.nnz, **how)
-    found = ridge_path.cost(families.size, len(groups), histories.shape[0], histories.nnz, **how)
+    inverses = repeated_inverses(families.size, len(groups), histories.nnz, **how)
+    found = ridge_path_cost(families.size, len(groups), histories.shape[0], histories.nnz, **how)
     ((_, penalties),) = shared(groups[0])
     return Candidate(groups, _odds(penalties), inverses, found, taken=False)
 

@@ -15,7 +15,6 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse import dense as inverse
 from monogram.engine.lowrank import student_loops, students
-from monogram.engine.plan import guess
 
 L2, DROPOUT = 2.5, 0.4
 
@@ -250,11 +249,3 @@ def test_an_item_nobody_used_stays_out(loop):
     found = loop(problem, left, right, epochs=5)
     np.testing.assert_allclose((found.left @ found.right.T)[4], 0, atol=1e-12)
     np.testing.assert_allclose((found.left @ found.right.T)[:, 4], 0, atol=1e-12)
-
-
-def test_what_a_student_takes_grows_with_its_rank_and_its_loops():
-    size = guess(29_858, 40_981, 810_128)
-    small, large = (students.extra(size, rank, "float32") for rank in (64, 1000))
-    assert small.bytes < large.bytes < 8 * 40_981**2
-    assert students.extra(size, 64, "float32", epochs=20).columns > small.columns
-    assert students.extra(size, 20_000, "float32").bytes > 8 * 40_981**2, "a third of all pairs: densely"

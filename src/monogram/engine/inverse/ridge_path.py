@@ -20,17 +20,10 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import gram
 from monogram.engine.gram.operators import multiply
-from monogram.engine.plan import WORKSPACE, Cost, Size, calibrate
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import NumericalError
 
-# Times relative to n³ flops of our factorisation and inverse, as measured with one thread. They are constants, so that
-# which way is taken does not depend on the day.
-EIGEN = {"float32": 14.0, "float64": 6.5}  # the eigendecomposition, over n³; it is in float64 beside either
-SLOW = 600  # items it takes longer than that by: small ones have little to multiply
-SUM = 25.0  # to add one entry of a row of weights to a score
-PRODUCT = 0.75  # a flop of a plain product
 LARGEST = 15_000  # items: beyond, LAPACK's threaded parts are not to be trusted
 COARSE = 10.0  # l2 must be at least so many roundings of the largest eigenvalue
 BLOCK = 1024  # histories at once
@@ -108,25 +101,3 @@ def lowest(matrix: Any, scale: Float64, dtype: Any) -> float:
         vector = root * (matrix.T @ (matrix @ (root * (vector / length))))
         top = float(np.linalg.norm(vector))
     return COARSE * float(np.finfo(dtype).eps) * top
-
-
-def cost(size: Size, values: int, users: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The price of a path of so many values of l2, and of scoring histories with each; the Gram is there already.
-
-    Parameters
-    ----------
-    users, events : of the histories that are scored
-    """
-    dtype, n = np.dtype(dtype), float(size.items)
-    flops = EIGEN[dtype.name] * n**2 * (n + SLOW) + SUM * events * n + values * (2 * PRODUCT * users + 2) * n**2
-    # What is decomposed and LAPACK's room, then the basis beside the vectors and a few blocks of histories.
-    taken = 3 * 8 * size.items**2 + 3 * min(users, BLOCK) * size.items * dtype.itemsize + WORKSPACE
-    return Cost("path", taken, flops, flops / calibrate(dtype.name, threads)[0])
-
-
-def by_inverses(size: Size, values: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The price of the same by an inverse for each l2."""
-    n = float(size.items)
-    flops = values * (n**3 + SUM * events * n)
-    taken = size.items**2 * np.dtype(dtype).itemsize + WORKSPACE
-    return Cost("primal", taken, flops, flops / calibrate(np.dtype(dtype).name, threads)[0])

@@ -20,7 +20,6 @@ from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse.dense import Known
 from monogram.engine.linalg.products import inner
 from monogram.engine.lowrank import spectrum
-from monogram.engine.plan import Extra, Size
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import Stage, silent
 
@@ -146,24 +145,3 @@ def objective(problem: Problem, left: NDArray[Any], right: NDArray[Any]) -> floa
 def rows(one: NDArray[Any], other: NDArray[Any]) -> Float64:
     """The inner product of each row with its counterpart: diag(one·otherᵀ)."""
     return np.asarray(np.einsum("ij,ij->i", one, other, dtype=np.float64))
-
-
-def extra(size: Size, rank: int, dtype: str, epochs: int = 0) -> Extra:
-    """What a student takes beside its teacher: sparse data by item, the basis of the spectrum, factors, loops."""
-    n, width = size.items, np.dtype(dtype).itemsize
-    rank = min(rank, n)
-    if spectrum.method(n, rank) == "dense":
-        products, held, flops = 3 * n, 8 * n * (n + 2 * rank), 4.0 * n**3
-        stages = [("spectrum", float(n) ** 3, "flops")]
-    else:
-        block, most = spectrum.widths(n, rank)
-        products = 6 * rank + most
-        held = width * n * (most + block) + 24 * most**2 + 8 * 4 * n * block
-        flops = 4.0 * n * most * products
-        stages = [("spectrum", float(products), "columns")]
-    slabs = 8 * SLAB * (2 * size.users + 4 * n)
-    loops = 8 * BLOCKS * n * rank if epochs else 0
-    stages += [("epochs", float(epochs), "epochs")] if epochs else []
-    copies = 24 * size.events  # by item and by user, and the values in float64
-    taken = max(held, loops) + 2 * width * n * rank + slabs + copies
-    return Extra(taken, flops, products + 12 * rank * epochs, tuple(stages))
