@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dense
-from monogram.engine.inverse.disk import Tiled, free
-from monogram.engine.inverse.disk import disk as invert_on_disk
+from monogram.engine.inverse import dual, primal
+from monogram.engine.inverse.certificate import certificate
+from monogram.engine.inverse.disk import DiskInverse, disk_inverse, free
+from monogram.engine.inverse.dual import DualInverse
+from monogram.engine.inverse.primal import PrimalInverse
 from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
@@ -40,7 +42,7 @@ class Solved:
     `weights` are those of the users; None where all are 1.
     """
 
-    inverse: dense.Inverse | Tiled
+    inverse: PrimalInverse | DualInverse | DiskInverse
     penalties: Float64
     d: Float64
     counts: Float64
@@ -54,18 +56,18 @@ class Solved:
     def into_weights(self, log: Interactions, theta: Float64, delta: Float64, threads: int) -> Dense | Dual:
         """The weights B·diag(θ) + diag(δ), made in the array of the inverse, which is gone afterwards."""
         found, c = self.inverse, self.inverse.diagonal
-        if isinstance(found, Tiled):
+        if isinstance(found, DiskInverse):
             return Dense(found.into_weights(-theta / c, delta, threads), found.scratch)
-        if isinstance(found, dense.Primal):
+        if isinstance(found, PrimalInverse):
             return Dense(found.into_weights(-theta / c, delta, threads))
         scale = -theta / (c * self.penalties)
         return Dual(found.inverse, log.matrix, self.penalties, scale, theta + delta, roots(log, self.weights))
 
     def copy(self, threads: int) -> Solved:
         """The same in an array of its own, where `into_weights` would take it."""
-        if not isinstance(self.inverse, dense.Primal):
+        if not isinstance(self.inverse, PrimalInverse):
             return self
-        own = dense.Primal(self.inverse.lower.copy(order="F"), threads)
+        own = PrimalInverse(self.inverse.lower.copy(order="F"), threads)
         own.diagonal = self.inverse.diagonal
         return Solved(own, self.penalties, self.d, self.counts, self.weights)
 
@@ -126,7 +128,7 @@ def invert(
     chosen: Cost,
     known: NDArray[Any] | None = None,
 ) -> Solved:
-    """Invert as planned; `known` is the Gram, where it is there already (see `dense.primal`)."""
+    """Invert as planned; `known` is the Gram, where it is there already (see `primal_inverse`)."""
     size = measure(log.matrix)
     work.tick("plan")
     work.used, work.planned = chosen.solver, chosen.bytes
@@ -136,30 +138,30 @@ def invert(
     rest = penalties, d, used(data), recipe.weights(log.matrix, work.unit)
     how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "stage": work.tick}
     if work.cluster is not None:
-        from monogram.cluster.solve import primal
+        from monogram.cluster.solve import cluster_inverse
 
         way = "tiles" if "tiles" in chosen.solver else "one_worker"
         keep = known if known is not None and known.flags.writeable else None  # else it is whole already
-        return Solved(primal(work.cluster, data, penalties, way, keep=keep, **how), *rest)
+        return Solved(cluster_inverse(work.cluster, data, penalties, way, keep=keep, **how), *rest)
     if chosen.solver == "disk":
         assert work.scratch is not None
         room = work.budget - beside_tiles(size, work.threads) - recipe.copied_bytes(size.events)
-        return Solved(invert_on_disk(data, penalties, folder=work.scratch, room=room, **how), *rest)
+        return Solved(disk_inverse(data, penalties, folder=work.scratch, room=room, **how), *rest)
     if chosen.solver == "primal":
-        return Solved(dense.primal(data, penalties, known=known, **how), *rest)
-    return Solved(dense.dual(data, penalties, **how), *rest)
+        return Solved(primal.primal_inverse(data, penalties, known=known, **how), *rest)
+    return Solved(dual.dual_inverse(data, penalties, **how), *rest)
 
 
 def solve(recipe: GramRecipe, rule: Penalties, log: Interactions, work: Work, chosen: Cost) -> Solved:
     """Invert as planned, and judge the inverse."""
     solved = invert(recipe, rule, log, work, chosen, work.gram)
     work.tick("diagonal")
-    work.residual, work.error = dense.certificate(work.data, solved.penalties, solved.inverse)
+    work.residual, work.error = certificate(work.data, solved.penalties, solved.inverse)
     work.tick("residual")
     try:
         judge(work)
     except NumericalError as error:
-        if isinstance(solved.inverse, Tiled):
+        if isinstance(solved.inverse, DiskInverse):
             solved.inverse.scratch.remove()
             raise NumericalError(f"{error}. Its files may have been damaged: they are gone, fit again") from error
         raise
@@ -169,10 +171,10 @@ def solve(recipe: GramRecipe, rule: Penalties, log: Interactions, work: Work, ch
 def warm(recipe: GramRecipe, dtype: str) -> None:
     """Compile what an inverse calls, so that time and memory are counted for the work alone."""
     data = recipe.data(tiny(), 1.0)
-    for invert_small in (dense.primal, dense.dual):
+    for invert_small in (primal.primal_inverse, dual.dual_inverse):
         solved = invert_small(data, np.ones(2), dtype=dtype)
-        dense.certificate(data, np.ones(2), solved)
-        if isinstance(solved, dense.Primal):
+        certificate(data, np.ones(2), solved)
+        if isinstance(solved, PrimalInverse):
             solved.into_weights(np.ones(2), np.ones(2), 1)
 
 
@@ -278,7 +280,7 @@ class Inverse:
     def weights(self, theta: Float64, delta: Float64, threads: int, budget: int) -> Dense | Dual:
         """The weights B·diag(θ) + diag(δ) in an array of their own; the inverse stays."""
         found = self.solved.inverse
-        needed = found.lower.nbytes if isinstance(found, dense.Primal) else 0
+        needed = found.lower.nbytes if isinstance(found, PrimalInverse) else 0
         if needed > budget:
             raise MemoryBudgetError(
                 f"weights beside the inverse need {memory_.show(needed)}, but may use {memory_.show(budget)}; "

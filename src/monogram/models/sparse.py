@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dense
+from monogram.engine.inverse.primal import primal_inverse
 from monogram.engine.iterative import slim
 from monogram.engine.plan import Extra, Plan, Size, measure, plan
 from monogram.engine.topk.column_topk import entry_bytes
@@ -74,7 +74,7 @@ class SLIM(Recommender):
     def _solve(self, log: Interactions, work: Work, most: float) -> tuple[slim.Solution, slim.Problem]:
         rho = slim.penalties(squares(log.matrix), self.l2, self.rho)
         problem = slim.Problem(self.l1, self.l2, self.positive, rho)
-        solved = dense.primal(log.matrix, self.l2 + rho, dtype=work.dtype, threads=work.threads, stage=work.tick)
+        solved = primal_inverse(log.matrix, self.l2 + rho, dtype=work.dtype, threads=work.threads, stage=work.tick)
         whole = solved.into_weights(np.ones(log.n_items), solved.diagonal, work.threads)
         solution = slim.slim(
             whole,

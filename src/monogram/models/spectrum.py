@@ -17,7 +17,7 @@ from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import scale_rows
+from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Cost, Plan, Size, measure, spectral

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import probes
+from monogram.engine.gram.probes import probe_items
 from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Cost, Extra, Size, measure, spectral
 from monogram.errors import MonogramWarning, ParameterError
@@ -124,7 +124,7 @@ def _judge_lists(weights: TwoStepDual, log: Interactions, work: Work) -> None:
     """Note how far the lists of a few users are from exact ones: rounding in K⁻¹ grows by 1/(c·ℓ) in a second step."""
     lengths = np.diff(log.matrix.indptr).astype(np.float64)
     silent = exact_enough(work)
-    work.error = max(weights.error(log.matrix[probes(lengths)], work.threads), work.error or 0.0)
+    work.error = max(weights.error(log.matrix[probe_items(lengths)], work.threads), work.error or 0.0)
     if silent or not math.isfinite(work.error):  # else it was told
         judge(work)
     work.tick("residual")

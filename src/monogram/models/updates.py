@@ -19,8 +19,11 @@ from monogram.data import changes
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dense, woodbury
 from monogram.engine.inverse import matrix_free as free
+from monogram.engine.inverse import woodbury
+from monogram.engine.inverse.certificate import certificate
+from monogram.engine.inverse.dual import DualInverse
+from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices
@@ -145,7 +148,7 @@ def check(model: Recommender) -> None:
 class _Ready:
     """A change that was prepared: the inverse as it will be, the penalties, and what makes the weights (in place?)."""
 
-    inverse: dense.Readable
+    inverse: ReadableInverse
     penalties: Float64
     weights: Callable[[], Weights]
     bytes: int
@@ -191,7 +194,7 @@ def _prepared(model: FullRank, after: changes.Changed, how: How, work: Work) -> 
     ready = prepare(model, after, data, _penalties(model, after.log, squares(data), how), work)
     work.tick("change")
     also = _touched(model, after)
-    found = dense.certificate(data, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
+    found = certificate(data, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
     work.tick("residual")
     at_fit = _at_fit(model, found[1], drift)
     _judge(model.report_, at_fit, *found, how)
@@ -222,11 +225,11 @@ def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
         return residual, drift
     kept, matrix = model._kept, _data(model, model.log_.matrix)
     if isinstance(model.weights_, Dense):
-        held: dense.Readable = woodbury.Held(model.weights_.matrix, kept.scale, kept.c)
+        held: ReadableInverse = woodbury.Held(model.weights_.matrix, kept.scale, kept.c)
     else:
         assert isinstance(model.weights_, Dual)
-        held = dense.Dual(model.weights_.inverse, matrix.T.tocsr(), kept.penalties, 1)
-    return dense.certificate(matrix, kept.penalties, held, fine=drift, tolerance=TWO_DIGITS)
+        held = DualInverse(model.weights_.inverse, matrix.T.tocsr(), kept.penalties, 1)
+    return certificate(matrix, kept.penalties, held, fine=drift, tolerance=TWO_DIGITS)
 
 
 def _rows(model: FullRank, after: changes.Changed) -> tuple[Any, Any]:
@@ -311,7 +314,7 @@ def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[F
         whole = woodbury.dual(
             whole, wide, penalties[0], gone=after.gone, come=come, moved=penalties[1], threads=work.threads
         )
-    solved = dense.Dual(whole, data.T.tocsr(), penalties[1], work.threads)
+    solved = DualInverse(whole, data.T.tocsr(), penalties[1], work.threads)
     if not (solved.diagonal > 0).all():
         raise NumericalError("the change cannot be carried out in this precision: the diagonal of C left its range")
     theta, delta = model.formula().head(solved.diagonal, penalties[1], squares(data), used(data))

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from monogram.engine.inverse.disk import Scratch
 from monogram.engine.runtime.arrays import Float64, Indices
-from monogram.engine.topk.best import Best, Eligible, best_by_rows, heads_by_rows
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.by_rows import best_by_rows, heads_by_rows
 from monogram.engine.topk.scores import sum_rows
 from monogram.weights.common import Tensors, checked
 

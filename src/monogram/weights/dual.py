@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.dense import dual_solve, exact_columns, scale_rows
+from monogram.engine.gram.user_weights import scale_rows
+from monogram.engine.inverse.dual import dual_solve, exact_columns
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible

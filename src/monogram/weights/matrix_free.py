@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.inverse import matrix_free
-from monogram.engine.inverse.dense import scale_rows
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import multiply
-from monogram.engine.inverse.dense import dual_solve
+from monogram.engine.inverse.dual import dual_solve
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores

@@ -30,6 +30,14 @@ def user_weights(matrix: Any, power: float, factor: float) -> Float64:
     return np.asarray(np.where(sums > 0, factor * np.where(sums > 0, sums, 1.0) ** -power, 1.0))
 
 
+def scale_rows(matrix: Any, weights: Float64 | None) -> Any:
+    """X̃ = diag(√w)·X, sharing the structure of X."""
+    if weights is None:
+        return matrix
+    scaled = matrix.data * np.repeat(np.sqrt(weights), np.diff(matrix.indptr))
+    return type(matrix)((scaled, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
 def largest_part(matrix: Any) -> Any:
     """The log without the events outside its largest connected part, by events.
 

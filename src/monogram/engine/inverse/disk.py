@@ -123,7 +123,7 @@ def free(folder: Path) -> int:
         ) from error
 
 
-def disk(
+def disk_inverse(
     matrix: Any,
     penalties: Float64,
     *,
@@ -132,7 +132,7 @@ def disk(
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
-) -> Tiled:
+) -> DiskInverse:
     """C of an m × n matrix by tiles in a folder, with `room` bytes of memory for tiles; goes on where it was stopped.
 
     Parameters
@@ -155,7 +155,7 @@ def disk(
         tiles = Tiles(scratch.folder, {"mark": mark, "n": n, "tile": tile, "dtype": dtype.name})
         scratch.tiles = tiles
         Solver(tiles, stage, threads).run(matrix, penalties)
-        return Tiled(tiles, scratch, stage)
+        return DiskInverse(tiles, scratch, stage)
     except NumericalError:
         scratch.remove()
         raise
@@ -164,7 +164,7 @@ def disk(
         raise
 
 
-class Tiled:
+class DiskInverse:
     """The inverse itself, in the lower tiles of a file."""
 
     solver = "disk"
@@ -215,9 +215,9 @@ class Tiled:
 
     def times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product C·block, in the block's precision."""
-        return np.asarray(self.off(block) + self.diagonal.astype(block.dtype)[:, None] * block)
+        return np.asarray(self.times_off_diagonal(block) + self.diagonal.astype(block.dtype)[:, None] * block)
 
-    def off(self, block: NDArray[Any]) -> NDArray[Any]:
+    def times_off_diagonal(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product (C − diag c)·block, in the block's precision; reads every tile once."""
         tiles, out = self.tiles, np.zeros_like(block)
         for i in range(tiles.count):

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse.dense import probes
+from monogram.engine.gram.probes import probe_items
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
@@ -202,7 +202,7 @@ def certificate(system: System, *, tolerance: float, threads: int = 1) -> tuple[
     ‖r‖/(c_j·min ℓ). Where that is large beside the largest entry of B, the columns are compared with ones solved a
     thousand times finer.
     """
-    chosen = probes(system.d)
+    chosen = probe_items(system.d)
     if not len(chosen):
         return 0.0, 0.0
     right, own = units(chosen, len(system.penalties)), (chosen, np.arange(len(chosen)))

@@ -23,7 +23,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.dense import dual_solve
+from monogram.engine.inverse.dual import dual_solve
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.runtime.jit import kernel

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse.dense import probes
+from monogram.engine.gram.probes import probe_items
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
@@ -200,7 +200,7 @@ def optimality(matrix: Any, weights: Any, problem: Problem) -> float:
     g ≥ −l1 (and g ≤ l1 where signs are free). Looked at in float64 on eight columns, with the data and not with C.
     """
     diagonal = squares(matrix)
-    chosen = probes(diagonal)
+    chosen = probe_items(diagonal)
     if not len(chosen):
         return 0.0
     own = (chosen, np.arange(len(chosen)))

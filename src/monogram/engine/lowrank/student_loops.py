@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monogram.engine.inverse.dense import conjugate_gradients
+from monogram.engine.linalg.conjugate_gradients import conjugate_gradients
 from monogram.engine.lowrank.students import Problem, objective, rows
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import Between, Stage, silent

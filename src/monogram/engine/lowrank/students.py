@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import Known
+from monogram.engine.inverse.protocols import InverseOperator
 from monogram.engine.linalg.products import inner
 from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Extra, Size
@@ -43,7 +43,7 @@ class Problem:
     data: Operator
     penalties: Float64
     d: Float64
-    inverse: Known
+    inverse: InverseOperator
 
     @property
     def diagonal(self) -> Float64:
@@ -78,12 +78,12 @@ class Teacher:
     def times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product W*·block."""
         slopes, own = self._scales(block.dtype)
-        return np.asarray(own * block - self.problem.inverse.off(slopes * block))
+        return np.asarray(own * block - self.problem.inverse.times_off_diagonal(slopes * block))
 
     def back(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product W*ᵀ·block."""
         slopes, own = self._scales(block.dtype)
-        return np.asarray(own * block - slopes * self.problem.inverse.off(block))
+        return np.asarray(own * block - slopes * self.problem.inverse.times_off_diagonal(block))
 
     def pull(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product A·W*·block = S(θ + δ)·block + (ℓ(θ + δ) − θ/c)·block, since A·B = A − diag(1/c); float64."""
