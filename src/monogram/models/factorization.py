@@ -14,6 +14,7 @@ from monogram.engine.iterative import wrmf
 from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, calibrate, measure
 from monogram.engine.runtime import parallel
 from monogram.errors import NumericalError
+from monogram.models.advice import inverse_advice
 from monogram.models.base import Recommender
 from monogram.models.parameters import param
 from monogram.models.work import Work
@@ -82,6 +83,7 @@ class WRMF(Recommender):
         drawn *= START / rank**0.5
         return np.zeros((log.n_users, rank), dtype), drawn.astype(dtype, copy=False)
 
+    @inverse_advice()
     def _half(self, matrix: Any, fixed: NDArray[Any], out: NDArray[Any], threads: int) -> None:
         """Solve the rows of a matrix with the factors of its columns fixed."""
         ridge = wrmf.ridges(matrix, self.l2, self.alpha, self.nu)

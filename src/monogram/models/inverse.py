@@ -25,6 +25,7 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError
+from monogram.models.advice import inverse_advice, warn_of_restart
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import Report, Work, check_dtype, check_solver
 from monogram.weights import Dense, Dual
@@ -81,6 +82,7 @@ def weighted_data(recipe: GramRecipe, log: Interactions, work: Work) -> Any:
     return work.data
 
 
+@inverse_advice()
 def plan_inverse(
     recipe: GramRecipe,
     penalties: Penalties,
@@ -120,6 +122,7 @@ def plan_inverse(
     )
 
 
+@inverse_advice()
 def invert(
     recipe: GramRecipe,
     rule: Penalties,
@@ -146,7 +149,9 @@ def invert(
     if chosen.solver == "disk":
         assert work.scratch is not None
         room = work.budget - beside_tiles(size, work.threads) - recipe.copied_bytes(size.events)
-        return Solved(disk_inverse(data, penalties, folder=work.scratch, room=room, **how), *rest)
+        return Solved(
+            disk_inverse(data, penalties, folder=work.scratch, room=room, restarted=warn_of_restart, **how), *rest
+        )
     if chosen.solver == "primal":
         return Solved(primal.primal_inverse(data, penalties, known=known, **how), *rest)
     return Solved(dual.dual_inverse(data, penalties, **how), *rest)

@@ -16,6 +16,7 @@ from monogram.engine.iterative import slim
 from monogram.engine.plan import Extra, Plan, Size, measure, plan
 from monogram.engine.topk.column_topk import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
+from monogram.models.advice import inverse_advice
 from monogram.models.base import Recommender
 from monogram.models.parameters import param
 from monogram.models.work import Work
@@ -74,7 +75,8 @@ class SLIM(Recommender):
     def _solve(self, log: Interactions, work: Work, most: float) -> tuple[slim.Solution, slim.Problem]:
         rho = slim.penalties(squares(log.matrix), self.l2, self.rho)
         problem = slim.Problem(self.l1, self.l2, self.positive, rho)
-        solved = primal_inverse(log.matrix, self.l2 + rho, dtype=work.dtype, threads=work.threads, stage=work.tick)
+        with inverse_advice():
+            solved = primal_inverse(log.matrix, self.l2 + rho, dtype=work.dtype, threads=work.threads, stage=work.tick)
         whole = solved.into_weights(np.ones(log.n_items), solved.diagonal, work.threads)
         solution = slim.slim(
             whole,

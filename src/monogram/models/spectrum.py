@@ -25,6 +25,7 @@ from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
+from monogram.models.advice import spectrum_advice
 from monogram.models.files import finite, log_from, log_tensors
 from monogram.models.work import Work, check_dtype, check_solver
 
@@ -255,7 +256,8 @@ def decompose(
     data = _operator(matrix, shift, work)
     side = "users" if chosen.solver == "dual" else "items"
     how: dict[str, Any] = {"side": side, "dtype": work.dtype, "tolerance": tolerance, "stage": work.tick}
-    found = spectrum.of_data(data, rank, start=start, **how)
+    with spectrum_advice(work.dtype):
+        found = spectrum.of_data(data, rank, start=start, **how)
     found = replace(found, values=found.values * scale**2)
     if found.method == "lanczos" and len(found.values) < rank and work.dtype == "float32":
         warnings.warn(

@@ -16,6 +16,7 @@ from monogram.data.interactions import Interactions
 from monogram.engine.gram.operators import Operator
 from monogram.engine.lowrank import student_loops, students
 from monogram.engine.plan import Cost, Extra, Size
+from monogram.models.advice import spectrum_advice
 from monogram.models.heads import Formula, FreeDiagonal, ZeroDiagonal
 from monogram.models.inverse import Solved, tiny
 from monogram.models.inverse_model import InverseModel
@@ -76,7 +77,8 @@ class Student(InverseModel):
         self, taught: students.Teacher, work: Work, *, plain: bool = False
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         def make() -> tuple[NDArray[Any], NDArray[Any], float]:
-            return students.nearest(taught, self.rank, plain=plain, dtype=work.dtype, stage=work.tick)
+            with spectrum_advice(work.dtype):
+                return students.nearest(taught, self.rank, plain=plain, dtype=work.dtype, stage=work.tick)
 
         given = work.given
         left, right, residual = make() if given is None else given.nearest((self.name, plain), self.rank, make)

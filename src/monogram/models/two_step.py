@@ -17,6 +17,7 @@ from monogram.engine.gram.probes import probe_items
 from monogram.engine.lowrank import spectrum
 from monogram.engine.plan import Cost, Extra, Size, measure, spectral
 from monogram.errors import MonogramWarning, ParameterError
+from monogram.models.advice import spectrum_advice
 from monogram.models.heads import Formula, ZeroDiagonal
 from monogram.models.inverse import exact_enough, judge
 from monogram.models.inverse_model import InverseModel
@@ -105,7 +106,8 @@ def directions(log: Interactions, rank: int, work: Work) -> NDArray[np.floating]
     balanced = user_weights.balanced(user_weights.largest_part(log.matrix))
     data = Operator(balanced.astype(work.dtype), None, work.threads)
     side = "users" if log.n_users < log.n_items else "items"
-    vectors = spectrum.of_data(data, rank, side=side, dtype=work.dtype, stage=work.tick).vectors
+    with spectrum_advice(work.dtype):
+        vectors = spectrum.of_data(data, rank, side=side, dtype=work.dtype, stage=work.tick).vectors
     return np.ascontiguousarray(vectors)
 
 

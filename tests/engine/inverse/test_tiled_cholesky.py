@@ -30,7 +30,7 @@ from monogram.engine.linalg.triangular import (
     solve_right,
     times_lower,
 )
-from monogram.errors import MonogramWarning, NumericalError, StorageError
+from monogram.errors import NumericalError, StorageError
 
 
 def setting(n: int, seed: int = 0):
@@ -283,8 +283,9 @@ def test_what_cannot_be_trusted_is_begun_anew_and_said(small, tmp_path, damage):
     how = {"folder": tmp_path, "room": room(8, np.float32)}
     whole = everything(disk_inverse(matrix, penalties, **how))
     damage(halted(matrix, penalties, 25, **how))
-    with pytest.warns(MonogramWarning, match="begins anew"):
-        found = disk_inverse(matrix, penalties, **how)
+    reasons = []
+    found = disk_inverse(matrix, penalties, restarted=reasons.append, **how)
+    assert "cannot be resumed from" in reasons.pop()
     for one, other in zip(everything(found), whole, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -293,8 +294,9 @@ def test_another_budget_goes_on_with_the_tiles_that_are_there(small, tmp_path):
     matrix, penalties = setting(40)
     halted(matrix, penalties, 25, folder=tmp_path, room=room(8, np.float32))
     assert disk_inverse(matrix, penalties, folder=tmp_path, room=room(16, np.float32)).tiles.tile == 8
-    with pytest.warns(MonogramWarning, match="begins anew"):
-        assert disk_inverse(matrix, penalties, folder=tmp_path, room=room(5, np.float32)).tiles.tile == 5
+    reasons, how = [], {"folder": tmp_path, "room": room(5, np.float32)}
+    assert disk_inverse(matrix, penalties, restarted=reasons.append, **how).tiles.tile == 5
+    assert "another fit" in reasons.pop()
 
 
 def test_other_data_has_another_folder(small, tmp_path):
@@ -374,7 +376,7 @@ def test_no_folder_and_one_that_cannot_be_written_to(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
-    with pytest.raises(StorageError, match=r"Read-only file system; name another folder"):
+    with pytest.raises(StorageError, match=r"Read-only file system$"):
         disk_inverse(matrix, penalties, folder=tmp_path, room=10**6)
 
 
@@ -403,7 +405,7 @@ def test_a_file_that_is_cut_short_while_it_is_used(small, tmp_path):
 
 def test_a_matrix_that_has_no_root_leaves_nothing(small, tmp_path):
     matrix, penalties = setting(40)
-    with pytest.raises(NumericalError, match=r"rows 25 to 32 of 40\): raise l2"):
+    with pytest.raises(NumericalError, match=r"rows 25 to 32 of 40\)$"):
         disk_inverse(matrix, np.where(np.arange(40) == 30, -1e4, penalties), folder=tmp_path, room=room(8, np.float32))
     assert not list(tmp_path.iterdir())
 

@@ -10,13 +10,14 @@ import os
 import shutil
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.tile_store import JOURNAL, LOCK, TILES, WEIGHTS, Tiles, put, told
+from monogram.engine.inverse.tile_store import JOURNAL, LOCK, TILES, WEIGHTS, FolderError, Tiles, ignore, put, told
 from monogram.engine.inverse.tiled_cholesky import HELD, Solver, fingerprint, tile_size
 from monogram.engine.linalg.triangular import mirror_below
 from monogram.engine.runtime.arrays import Float64
@@ -64,9 +65,7 @@ class Scratch:
                 if self._take():
                     return
             except OSError as error:
-                raise StorageError(
-                    f"the fit on disk cannot write to {base}: {error.strerror or error}; name another folder (scratch)"
-                ) from error
+                raise FolderError(f"the fit on disk cannot write to {base}: {error.strerror or error}") from error
 
     def _take(self) -> bool:
         """Whether the folder is ours now."""
@@ -118,9 +117,7 @@ def free(folder: Path) -> int:
         left = sum(one.stat().st_size for one in folder.glob("monogram-*/*") if one.name in (TILES, WEIGHTS))
         return shutil.disk_usage(folder).free + left
     except OSError as error:
-        raise StorageError(
-            f"{folder} cannot hold the files of a fit on disk: {error.strerror or error}; name another folder (scratch)"
-        ) from error
+        raise FolderError(f"{folder} cannot hold the files of a fit on disk: {error.strerror or error}") from error
 
 
 def disk_inverse(
@@ -132,6 +129,7 @@ def disk_inverse(
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
+    restarted: Callable[[str], None] = ignore,
 ) -> DiskInverse:
     """C of an m × n matrix by tiles in a folder, with `room` bytes of memory for tiles; goes on where it was stopped.
 
@@ -143,6 +141,8 @@ def disk_inverse(
         It must exist. A folder of the fit's own is made in it.
     room : int
         Five tiles are held in it; a fit that was begun with tiles that fit in it keeps them.
+    restarted : callable
+        Receives the reason where files of the same fit are there and cannot be resumed from.
     """
     dtype, n = np.dtype(dtype), matrix.shape[1]
     mark = fingerprint(matrix, penalties, dtype)
@@ -152,7 +152,7 @@ def disk_inverse(
     if begun is not None and begun <= max(tile, int((room / (HELD * dtype.itemsize)) ** 0.5)):
         tile = begun
     try:
-        tiles = Tiles(scratch.folder, {"mark": mark, "n": n, "tile": tile, "dtype": dtype.name})
+        tiles = Tiles(scratch.folder, {"mark": mark, "n": n, "tile": tile, "dtype": dtype.name}, restarted)
         scratch.tiles = tiles
         Solver(tiles, stage, threads).run(matrix, penalties)
         return DiskInverse(tiles, scratch, stage)

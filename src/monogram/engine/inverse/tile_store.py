@@ -16,8 +16,7 @@ import json
 import os
 import shutil
 import threading
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,12 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.runtime.memory import show
-from monogram.errors import MonogramWarning, StorageError
+from monogram.errors import StorageError
 
 FORMAT = 1
 JOURNAL, TILES, WEIGHTS, LOCK = "journal.jsonl", "tiles", "weights", "lock"
 NOTHING = "nothing was begun"
 Key = tuple[int, int]
+
+
+class FolderError(StorageError):
+    """A folder cannot hold the files of a fit on disk."""
 
 
 @contextlib.contextmanager
@@ -132,6 +135,10 @@ def disk_bytes(n: int, tile: int, itemsize: int) -> int:
     return (slots(n, tile) * tile * tile + n * n) * itemsize
 
 
+def ignore(_: str) -> None:
+    """Do nothing with a reason."""
+
+
 class Tiles:
     """The tiles of an n × n matrix, in a folder.
 
@@ -140,9 +147,11 @@ class Tiles:
     folder : Path
         Of this matrix alone; it is made where it is not there.
     about : what the journal's first line must say: the problem, and `n`, `tile`, `dtype`
+    restarted : called with the reason where a journal is there and cannot be resumed from
     """
 
-    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, about: dict[str, Any], restarted: Callable[[str], None] = ignore) -> None:
+        self._restarted = restarted
         self.folder, self.n, self.tile = folder, int(about["n"]), int(about["tile"])
         self.dtype: np.dtype[Any] = np.dtype(about["dtype"])
         self.count = -(-self.n // self.tile)
@@ -161,11 +170,7 @@ class Tiles:
             trouble = self._take_up()
         if trouble:
             if trouble != NOTHING:
-                warnings.warn(
-                    f"the journal in {self.folder} cannot be gone on from ({trouble}): the fit begins anew",
-                    MonogramWarning,
-                    stacklevel=2,
-                )
+                self._restarted(f"the journal in {self.folder} cannot be resumed from ({trouble})")
             self._begin(sizes)
         self._reader, self._writer = (self._file(TILES) for _ in range(2))
         self.weights = self._file(WEIGHTS)
@@ -180,9 +185,9 @@ class Tiles:
             (self.folder / name).unlink(missing_ok=True)
         free = shutil.disk_usage(self.folder).free
         if free < self.needed:
-            raise StorageError(
+            raise FolderError(
                 f"the fit on disk needs {show(self.needed)} in {self.folder}, which has {show(free)} free; nothing was "
-                "written: make room, or name another folder (scratch)"
+                "written"
             )
         for name, size in sizes.items():
             with (self.folder / name).open("wb") as file:

@@ -172,7 +172,7 @@ class Solver:
             rows = self.tiles.span(j)
             raise NumericalError(
                 f"the matrix is not positive definite (among rows {rows.start + 1:,} to {rows.stop:,} of "
-                f"{self.tiles.n:,}): raise l2, or use dtype='float64'"
+                f"{self.tiles.n:,})"
             ) from None
 
     def _triangle(self, key: Key) -> NDArray[Any]:

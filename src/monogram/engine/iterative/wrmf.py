@@ -97,10 +97,7 @@ def solve(
 
     parallel.parallel_for(rows, len(out), ROWS, threads)
     if failed.any():
-        raise NumericalError(
-            f"{failed.sum():,} rows of the factors have a matrix that {out.dtype} cannot factor: "
-            "raise l2, or use dtype='float64'"
-        )
+        raise NumericalError(f"{failed.sum():,} rows of the factors have a matrix that {out.dtype} cannot factor")
 
 
 def improve(

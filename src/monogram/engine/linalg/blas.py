@@ -170,14 +170,12 @@ class Blocks:
         """Cholesky factor of a diagonal block."""
         info = self._call("potrf", b"L", size, (at, at), self.n, 0)
         if info:
-            raise NumericalError(
-                f"the matrix is not positive definite (pivot {at + info} of {self.n}): raise l2, or use dtype='float64'"
-            )
+            raise NumericalError(f"the matrix is not positive definite (pivot {at + info} of {self.n})")
 
     def trtri(self, at: int, size: int) -> None:
         """Inverse of a triangular diagonal block."""
         if self._call("trtri", b"L", b"N", size, (at, at), self.n, 0):
-            raise NumericalError("a triangular block is singular: raise l2, or use dtype='float64'")
+            raise NumericalError("a triangular block is singular")
 
     def lauum(self, at: int, size: int) -> None:
         """LᵀL of a triangular diagonal block, lower triangle."""
