@@ -33,8 +33,8 @@ def test_pairs_that_do_not_converge_name_the_rank(log, monkeypatch, dtype, advic
 
 def test_a_product_that_is_not_finite_names_dtype(log, monkeypatch):
     monkeypatch.setattr(spectrum, "SMALL", 10)
-    monkeypatch.setattr(spectrum.Operator, "items", lambda self, block: np.full_like(block, np.inf))
-    with pytest.raises(NumericalError, match="is not finite: use dtype='float64', or smaller weights$"):
+    monkeypatch.setattr(spectrum.Operator, "item_gram_times", lambda self, block: np.full_like(block, np.inf))
+    with pytest.raises(NumericalError, match=r"is not finite: use dtype='float64', or smaller weights$"):
         mg.Spectrum(log, rank=8)
 
 

@@ -350,7 +350,7 @@ def test_the_residual_seen_before_is_the_one_there_is_after():
         for row in range(50, 70):
             model.add_users(part(log, [row]))
         kept = model._kept
-        held = woodbury.Held(model.weights_.matrix, kept.scale, kept.c)
+        held = woodbury.InverseInWeights(model.weights_.matrix, kept.scale, kept.c)
         found = certificate(model.log_.matrix, kept.penalties, held)[0]
         every = certificate(model.log_.matrix, kept.penalties, held, also=np.arange(N))[0]
         assert found / 1.5 <= model.report_.residual <= 1.5 * every

@@ -76,7 +76,7 @@ class WRMF(Recommender):
 
     def _folded(self, items: NDArray[Any], work: Work) -> Weights:
         """The weights of item factors, which are turned in place."""
-        return FoldIn(items, wrmf.turn(items, threads=work.threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
+        return FoldIn(items, wrmf.rotate_to_axes(items, threads=work.threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
 
     def _start(self, log: Interactions, rank: int, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
         drawn = np.random.default_rng(self.seed).standard_normal((log.n_items, rank), np.float32)
@@ -88,9 +88,11 @@ class WRMF(Recommender):
         """Solve the rows of a matrix with the factors of its columns fixed."""
         ridge = wrmf.ridges(matrix, self.l2, self.alpha, self.nu)
         if self.solver == "cholesky":
-            wrmf.solve(matrix, ridge, self.alpha, fixed, wrmf.turn(fixed, threads=threads), out, threads)
+            wrmf.solve(matrix, ridge, self.alpha, fixed, wrmf.rotate_to_axes(fixed, threads=threads), out, threads)
         else:  # what is improved must stand in the same basis
-            wrmf.improve(matrix, ridge, self.alpha, fixed, wrmf.turn(fixed, out, threads=threads), out, threads)
+            wrmf.improve(
+                matrix, ridge, self.alpha, fixed, wrmf.rotate_to_axes(fixed, out, threads=threads), out, threads
+            )
 
     def _objective(self, matrix: Any, by_item: Any, users: NDArray[Any], items: NDArray[Any], threads: int) -> float:
         settings = {"l2": self.l2, "alpha": self.alpha, "nu": self.nu}

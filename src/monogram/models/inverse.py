@@ -153,7 +153,7 @@ def invert(
             disk_inverse(data, penalties, folder=work.scratch, room=room, restarted=warn_of_restart, **how), *rest
         )
     if chosen.solver == "primal":
-        return Solved(primal.primal_inverse(data, penalties, known=known, **how), *rest)
+        return Solved(primal.primal_inverse(data, penalties, known_gram=known, **how), *rest)
     return Solved(dual.dual_inverse(data, penalties, **how), *rest)
 
 

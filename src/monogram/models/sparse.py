@@ -72,9 +72,9 @@ class SLIM(Recommender):
         self._judge(solution, work.residual)
         return Sparse(solution.matrix)
 
-    def _solve(self, log: Interactions, work: Work, most: float) -> tuple[slim.Solution, slim.Problem]:
+    def _solve(self, log: Interactions, work: Work, most: float) -> tuple[slim.SlimSolution, slim.SlimProblem]:
         rho = slim.penalties(squares(log.matrix), self.l2, self.rho)
-        problem = slim.Problem(self.l1, self.l2, self.positive, rho)
+        problem = slim.SlimProblem(self.l1, self.l2, self.positive, rho)
         with inverse_advice():
             solved = primal_inverse(log.matrix, self.l2 + rho, dtype=work.dtype, threads=work.threads, stage=work.tick)
         whole = solved.into_weights(np.ones(log.n_items), solved.diagonal, work.threads)
@@ -89,7 +89,7 @@ class SLIM(Recommender):
         )
         return solution, problem
 
-    def _judge(self, solution: slim.Solution, residual: float) -> None:
+    def _judge(self, solution: slim.SlimSolution, residual: float) -> None:
         if not (np.isfinite(residual) and np.isfinite(solution.record).all()):
             raise NumericalError("the weights are not finite: raise l2, or use dtype='float64'")
         if solution.unfinished:

@@ -88,7 +88,7 @@ class Spectrum:
         self._hold(data, found, target, power)
 
     def _hold(
-        self, log: Interactions, found: spectrum.Pairs, target: str, power: float, saved: int | None = None
+        self, log: Interactions, found: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
     ) -> None:
         self.log, self.target, self.user_power = log, target, power
         self.values: Float64 = np.sqrt(found.values)
@@ -97,7 +97,7 @@ class Spectrum:
 
     @classmethod
     def _of(
-        cls, log: Interactions, found: spectrum.Pairs, target: str, power: float, saved: int | None = None
+        cls, log: Interactions, found: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
     ) -> Spectrum:
         made = cls.__new__(cls)
         made._hold(log, found, target, power, saved)
@@ -197,7 +197,7 @@ def _check_tolerance(tolerance: Any) -> None:
         raise ParameterError(f"tolerance = {tolerance!r}; expected a number above 0, or None")
 
 
-def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -> spectrum.Pairs:
+def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -> spectrum.EigenPairs:
     values, vectors = tensors["spectrum.values"], tensors["spectrum.vectors"]
     if values.ndim != 1 or vectors.shape != (log.n_items, len(values)):
         raise ModelFileError("its pairs do not fit its log")
@@ -212,7 +212,7 @@ def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -
     if not (np.isfinite(values).all() and (values > 0).all() and (np.diff(values) <= 0).all()):
         raise ModelFileError("its singular values are not positive numbers in descending order")
     squares = values.astype(np.float64) ** 2
-    return spectrum.Pairs(
+    return spectrum.EigenPairs(
         squares, vectors, np.full(len(squares), header["residual"]), "stored", products, bool(header["complete"])
     )
 
@@ -243,7 +243,7 @@ def decompose(
     power: float = 0.0,
     tolerance: float | None = None,
     start: NDArray[Any] | None = None,
-) -> spectrum.Pairs:
+) -> spectrum.EigenPairs:
     """The leading pairs of a log, within the budget of the work, which takes note of them; `start` see `of_data`."""
     weighted = power != 0 or target != "plain"
     chosen = plan(measure(log.matrix), rank, work, weighted).require().chosen
@@ -285,9 +285,9 @@ def _operator(matrix: Any, shift: tuple[Float64, Float64] | None, work: Work) ->
     """What multiplies by the log, here or on a cluster."""
     if work.cluster is None:
         return Operator(matrix, shift, work.threads)
-    from monogram.cluster.operator import Spread
+    from monogram.cluster.operator import DistributedOperator
 
-    return Spread(work.cluster, matrix, shift)
+    return DistributedOperator(work.cluster, matrix, shift)
 
 
 def _scale(matrix: Any) -> float:

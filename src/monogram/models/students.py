@@ -56,7 +56,7 @@ class Student(InverseModel):
     def _warm(self, work: Work) -> None:
         super()._warm(work)
         for dtype in {"float64", work.dtype}:
-            Operator(tiny()).items(np.ones((2, 1), dtype))
+            Operator(tiny()).item_gram_times(np.ones((2, 1), dtype))
 
     def _solve(self, log: Interactions, work: Work, chosen: Cost | None = None) -> Solved:
         if work.given is None:
@@ -68,7 +68,7 @@ class Student(InverseModel):
     def _fit(self, log: Interactions, work: Work) -> Weights:
         solved = self._solve(log, work)
         data = Operator(log.matrix, threads=work.threads)
-        problem = students.Problem(data, solved.penalties, solved.d, solved.inverse)
+        problem = students.StudentProblem(data, solved.penalties, solved.d, solved.inverse)
         left, right = self._factors(students.Teacher(problem, *solved.head(self.formula().head)), work)
         work.rank = right.shape[1]
         return _weights(left, right, work.dtype)

@@ -225,7 +225,7 @@ def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
         return residual, drift
     kept, matrix = model._kept, _data(model, model.log_.matrix)
     if isinstance(model.weights_, Dense):
-        held: ReadableInverse = woodbury.Held(model.weights_.matrix, kept.scale, kept.c)
+        held: ReadableInverse = woodbury.InverseInWeights(model.weights_.matrix, kept.scale, kept.c)
     else:
         assert isinstance(model.weights_, Dual)
         held = DualInverse(model.weights_.inverse, matrix.T.tocsr(), kept.penalties, 1)
@@ -264,7 +264,7 @@ def _primal(
 ) -> _Ready:
     d, counts = squares(data), used(data)
     array, n, c = model.weights_.matrix, after.log.n_items, model._kept.c  # type: ignore[attr-defined]
-    wanted = woodbury.change(*_rows(model, after), penalties[1] - penalties[0])
+    wanted = woodbury.gram_change(*_rows(model, after), penalties[1] - penalties[0])
     size = array.dtype.itemsize
     taken = woodbury.working_bytes(wanted.rank, n, array.dtype, work.threads) + model.formula().recipe.copied_bytes(
         after.log.n_events
@@ -280,11 +280,11 @@ def _primal(
         more = n - len(array)
         array = woodbury.grown(array, n)
         c, scale = np.concatenate([c, 1 / penalties[0][-more:]]), np.concatenate([scale, np.ones(more)])
-    held = woodbury.Held(array, scale, c)
+    held = woodbury.InverseInWeights(array, scale, c)
     correction = woodbury.correction(held, wanted, np.where(d == 0, 1 / np.where(d == 0, penalties[1], 1.0), 0.0))
     theta, delta = model.formula().head(correction.diagonal, penalties[1], d, counts)
     scale = _usable(model, factor(theta, correction.diagonal, array.dtype))
-    step = woodbury.Pass(held, correction, scale)
+    step = woodbury.WeightsUpdate(held, correction, scale)
 
     def weights() -> Weights:
         out = np.empty_like(array) if copied and not grows else array

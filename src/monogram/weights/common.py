@@ -99,7 +99,7 @@ def joined(parts: list[Best], k: int) -> Best:
     return Best(*(np.concatenate([getattr(one, name) for one in (none, *parts)]) for name in names))
 
 
-def tell(converged: bool) -> None:
+def warn_not_converged(converged: bool) -> None:
     """Warn of solves with a dual that did not converge."""
     if not converged:
         warnings.warn(

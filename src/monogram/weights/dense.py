@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.disk import Scratch
+from monogram.engine.inverse.disk import ScratchFolder
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.by_rows import best_by_rows, heads_by_rows
@@ -24,7 +24,7 @@ class Dense:
     kind = "dense"
     linear = True
 
-    def __init__(self, matrix: NDArray[Any], scratch: Scratch | None = None) -> None:
+    def __init__(self, matrix: NDArray[Any], scratch: ScratchFolder | None = None) -> None:
         self.matrix, self.scratch = matrix, scratch
 
     @classmethod

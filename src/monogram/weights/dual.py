@@ -15,7 +15,7 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.dual import heads_by_gathering
-from monogram.weights.common import Tensors, batches, checked, joined, part, tell
+from monogram.weights.common import Tensors, batches, checked, joined, part, warn_not_converged
 
 
 class Dual:
@@ -94,7 +94,7 @@ class Dual:
 
     def columns(self, items: Indices) -> Float64:
         found, converged = exact_columns(self.inverse, self.by_item, self.penalties, items)
-        tell(converged)
+        warn_not_converged(converged)
         found *= self.scale[items] * self.penalties[items]
         # B has no diagonal: what stands there is δ = own − θ, and θ = −scale·c·ℓ.
         found[items, np.arange(len(items))] += self.own[items]
@@ -133,7 +133,7 @@ class Dual:
         spread = sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape) @ self.by_item
         with parallel.blas_threads(threads):
             solved, converged = dual_solve(self.inverse, self.by_item, self.penalties, spread.T)
-        tell(converged)
+        warn_not_converged(converged)
         return solved.T
 
     def _known(self, rows: Any) -> Indices:

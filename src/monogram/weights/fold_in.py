@@ -25,7 +25,7 @@ class FoldIn:
 
     Parameters
     ----------
-    items : Q, n × rank, turned so that QᵀQ is diagonal (see `engine.iterative.wrmf.turn`)
+    items : Q, n × rank, turned so that QᵀQ is diagonal (see `engine.iterative.wrmf.rotate_to_axes`)
     spectrum : that diagonal
     l2, alpha, nu : those of the training
     """

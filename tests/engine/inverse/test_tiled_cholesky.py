@@ -179,7 +179,7 @@ def test_stopped_again_and_again_it_still_ends(small, tmp_path, monkeypatch):
     matrix, penalties = setting(23)
     how = {"folder": tmp_path, "room": room(8, np.float32)}
     whole = everything(disk_inverse(matrix, penalties, **how))
-    real, left = tile_store.Journal.add, 0
+    real, left = tile_store.TileJournal.add, 0
 
     def add(self, entry):
         nonlocal left
@@ -188,7 +188,7 @@ def test_stopped_again_and_again_it_still_ends(small, tmp_path, monkeypatch):
         if left == 0:
             raise Killed
 
-    monkeypatch.setattr(tile_store.Journal, "add", add)
+    monkeypatch.setattr(tile_store.TileJournal, "add", add)
     found, runs = None, 0
     while found is None:
         left = 1

@@ -45,7 +45,7 @@ def start(matrix, rank, dtype="float64", seed=1):
 
 
 def half(matrix, fixed, out, nu, step=wrmf.solve, alpha=ALPHA, l2=L2, threads=1, **options):
-    spectrum = wrmf.turn(fixed, out, threads=threads)
+    spectrum = wrmf.rotate_to_axes(fixed, out, threads=threads)
     step(matrix, wrmf.ridges(matrix, l2, alpha, nu), alpha, fixed, spectrum, out, threads, **options)
 
 
@@ -146,7 +146,7 @@ def test_the_turn_changes_no_product_and_makes_the_gramian_diagonal():
     matrix = data(users=5000, items=9)
     users, items = start(matrix, 6)
     before = users @ items.T
-    spectrum = wrmf.turn(users, items)
+    spectrum = wrmf.rotate_to_axes(users, items)
     np.testing.assert_allclose(users @ items.T, before, atol=1e-10)
     np.testing.assert_allclose(users.T @ users, np.diag(spectrum), atol=1e-8)
     np.testing.assert_allclose(wrmf.gramian(users), users.T @ users, atol=1e-8)

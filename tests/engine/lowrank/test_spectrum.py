@@ -42,7 +42,7 @@ def test_the_operator_is_sparse_minus_rank_one(users, items, seed, shift, thread
     data = Operator(matrix, pair, threads=threads)
     right, left = np.random.default_rng(seed).random((items, 3)), np.random.default_rng(seed).random((users, 3))
     np.testing.assert_allclose(data.times(right), whole @ right, atol=1e-12)
-    np.testing.assert_allclose(data.back(left), whole.T @ left, atol=1e-12)
+    np.testing.assert_allclose(data.transpose_times(left), whole.T @ left, atol=1e-12)
     np.testing.assert_allclose(np.tril(data.dense("items")), np.tril(whole.T @ whole), atol=1e-12)
     np.testing.assert_allclose(np.tril(data.dense("users")), np.tril(whole @ whole.T), atol=1e-12)
 

@@ -27,7 +27,7 @@ def made(users=40, items=9, seed=0, solve=primal_inverse, dtype=np.float64, dens
     matrix = sp.csr_array((rng.random((users, items)) < density * rng.uniform(0.3, 1.5, items)).astype(np.float32))
     d = squares(matrix)
     penalties = L2 + DROPOUT / (1 - DROPOUT) * d
-    problem = students.Problem(Operator(matrix), penalties, d, solve(matrix, penalties, dtype=dtype))
+    problem = students.StudentProblem(Operator(matrix), penalties, d, solve(matrix, penalties, dtype=dtype))
     gram = (matrix.T @ matrix).toarray().astype(np.float64)
     full = gram + np.diag(penalties)
     return problem, gram, full, np.linalg.inv(full)
@@ -83,10 +83,10 @@ def test_a_teacher_multiplies_as_its_matrix_does(solve, kind, seed):
     teacher, w = teachers(problem)[kind], dense_teachers(gram, inverted)[kind]
     block = np.random.default_rng(seed).standard_normal((9, 4))
     np.testing.assert_allclose(teacher.times(block), w @ block, atol=1e-10)
-    np.testing.assert_allclose(teacher.back(block), w.T @ block, atol=1e-10)
-    np.testing.assert_allclose(teacher.pull(block), full @ w @ block, atol=1e-9)
-    np.testing.assert_allclose(problem.gram(block), gram @ block, atol=1e-10)
-    np.testing.assert_allclose(problem.inverted(block), inverted @ block, atol=1e-10)
+    np.testing.assert_allclose(teacher.transpose_times(block), w.T @ block, atol=1e-10)
+    np.testing.assert_allclose(teacher.system_times(block), full @ w @ block, atol=1e-9)
+    np.testing.assert_allclose(problem.gram_times(block), gram @ block, atol=1e-10)
+    np.testing.assert_allclose(problem.inverse_times(block), inverted @ block, atol=1e-10)
 
 
 def test_the_closed_forms_of_m():

@@ -55,10 +55,10 @@ def gram(
     done : callable, optional
         Receives the number of columns finished, for progress.
     """
-    Columns(matrix, weights, threads).write(out, done=done)
+    GramColumns(matrix, weights, threads).write(out, done=done)
 
 
-class Columns:
+class GramColumns:
     """The lower triangle of Aᵀ·diag(w)·A, some columns at a time; see `gram`."""
 
     def __init__(self, matrix: Any, weights: Float64 | None = None, threads: int = 1) -> None:

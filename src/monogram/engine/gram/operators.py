@@ -54,17 +54,17 @@ class Operator:
         """The product A·block (n × b → m × b)."""
         return self._times(self.matrix, block, self.shift)
 
-    def back(self, block: NDArray[Any]) -> NDArray[Any]:
+    def transpose_times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product Aᵀ·block (m × b → n × b)."""
         return self._times(self.by_item, block, self.shift and self.shift[::-1])
 
-    def items(self, block: NDArray[Any]) -> NDArray[Any]:
+    def item_gram_times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product AᵀA·block."""
-        return self.back(self.times(block))
+        return self.transpose_times(self.times(block))
 
-    def users(self, block: NDArray[Any]) -> NDArray[Any]:
+    def user_gram_times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product AAᵀ·block."""
-        return self.times(self.back(block))
+        return self.times(self.transpose_times(block))
 
     def dense(self, side: str) -> Float64:
         """AᵀA ("items") or AAᵀ ("users") as an array, lower triangle only."""

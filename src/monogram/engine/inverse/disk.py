@@ -17,7 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.tile_store import JOURNAL, LOCK, TILES, WEIGHTS, FolderError, Tiles, ignore, put, told
+from monogram.engine.inverse.tile_store import (
+    JOURNAL,
+    LOCK,
+    TILES,
+    WEIGHTS,
+    FolderError,
+    Tiles,
+    ignore,
+    put,
+    storage_errors,
+)
 from monogram.engine.inverse.tiled_cholesky import HELD, Solver, fingerprint, tile_size
 from monogram.engine.linalg.triangular import mirror_below
 from monogram.engine.runtime.arrays import Float64
@@ -45,7 +55,7 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-class Scratch:
+class ScratchFolder:
     """The folder of one fit inside the one that was named, for one process at a time.
 
     What a fit left there is found again by the fingerprint. Where another process, or a model that is still in use, has
@@ -146,7 +156,7 @@ def disk_inverse(
     """
     dtype, n = np.dtype(dtype), matrix.shape[1]
     mark = fingerprint(matrix, penalties, dtype)
-    scratch = Scratch(folder, mark)
+    scratch = ScratchFolder(folder, mark)
     tile = tile_size(n, room, dtype.itemsize)
     begun = scratch.tile(mark, dtype)
     if begun is not None and begun <= max(tile, int((room / (HELD * dtype.itemsize)) ** 0.5)):
@@ -169,7 +179,7 @@ class DiskInverse:
 
     solver = "disk"
 
-    def __init__(self, tiles: Tiles, scratch: Scratch, stage: Stage = silent) -> None:
+    def __init__(self, tiles: Tiles, scratch: ScratchFolder, stage: Stage = silent) -> None:
         self.tiles, self.scratch, self._stage = tiles, scratch, stage
         self._finalizer = weakref.finalize(self, scratch.release)
         self.diagonal: Float64 = np.empty(tiles.n)
@@ -241,7 +251,7 @@ class DiskInverse:
         head = hashlib.sha256(scale.tobytes() + diagonal.tobytes()).hexdigest()
         done = self._rows_done(head)
         buffers = np.empty((2, tiles.tile**2), tiles.dtype)
-        with told(tiles.folder, tiles.needed):
+        with storage_errors(tiles.folder, tiles.needed):
             for i in range(tiles.count):
                 if i not in done:
                     self._write_rows(i, scale, diagonal, buffers)
@@ -264,7 +274,7 @@ class DiskInverse:
                 done.add(int(entry["row"]))
         if found == head:
             return done
-        with told(self.tiles.folder, self.tiles.needed):
+        with storage_errors(self.tiles.folder, self.tiles.needed):
             self.tiles.journal.add({"stage": "weights", "head": head})
         return set()
 

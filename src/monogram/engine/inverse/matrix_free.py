@@ -35,7 +35,7 @@ USUAL_STEPS = 30
 
 
 @dataclass(frozen=True)
-class Solution:
+class CgSolution:
     """Columns z (items × histories), ‖r‖/‖h‖ with r = h − (S + Λ)z as measured, zᵀr, steps, and whether all arrived.
 
     hᵀz + zᵀr is hᵀCh to the square of what z is off: by rᵀCr.
@@ -115,7 +115,7 @@ def column_bytes(users: int, items: int, dtype: str) -> int:
     return items * (8 + 3 * size) + users * size
 
 
-def solve(system: System, right: Any, *, tolerance: float | Float64, threads: int = 1) -> Solution:
+def solve(system: System, right: Any, *, tolerance: float | Float64, threads: int = 1) -> CgSolution:
     """Solve (S + Λ)z = h for each row h of a CSR batch (at most `system.width` of them are advisable).
 
     A history ends where ‖h − (S + Λ)z‖ is at most `tolerance` (one for all, or one each) times ‖h‖, or where rounding
@@ -137,7 +137,7 @@ def solve(system: System, right: Any, *, tolerance: float | Float64, threads: in
         on = (norms[at] > goal[at]) & (norms[at] < before / 2)
         at, rest = at[on], np.ascontiguousarray(rest[:, on])
     residuals = np.divide(norms, sizes, out=np.zeros_like(sizes), where=sizes > 0)
-    return Solution(solution, residuals, products, steps, bool((norms <= goal).all()))
+    return CgSolution(solution, residuals, products, steps, bool((norms <= goal).all()))
 
 
 def _descend(system: System, rest: NDArray[Any], solution: Float64, at: Indices, goal: Float64, threads: int) -> int:

@@ -76,19 +76,19 @@ def primal_inverse(
     matrix: Csr,
     penalties: Float64,
     *,
-    known: Float | None = None,
+    known_gram: Float | None = None,
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
 ) -> PrimalInverse:
-    """C of an m × n matrix, by Cholesky of the n × n Gram in place; where the Gram is `known`, of a copy of it."""
+    """C of an m × n matrix, by Cholesky of the n × n Gram in place; where the Gram is `known_gram`, of a copy of it."""
     n = matrix.shape[1]
     out = np.empty((n, n), dtype, order="F")
-    if known is None:
+    if known_gram is None:
         gram(matrix, out, threads=threads, done=lambda k: stage("gram", k))
     else:
         parallel.parallel_for(
-            lambda a, b: np.copyto(out[:, a:b], known[:, a:b]), n, max(1, n // (4 * threads)), threads
+            lambda a, b: np.copyto(out[:, a:b], known_gram[:, a:b]), n, max(1, n // (4 * threads)), threads
         )
     invert_gram(out, penalties, stage)
     return PrimalInverse(out, threads)

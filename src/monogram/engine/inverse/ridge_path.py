@@ -37,7 +37,7 @@ BLOCK = 1024  # histories at once
 SLAB = 256
 
 
-class Path:
+class RidgePath:
     """U and s of a Gram and a diagonal E.
 
     Parameters
@@ -69,16 +69,16 @@ class Path:
 
 
 def decompose(
-    matrix: Any, scale: Float64, *, known: NDArray[Any] | None = None, dtype: Any = np.float32, threads: int = 1
-) -> Path:
-    """The path of an m × n matrix and the diagonal `scale` of E; where the Gram is `known`, from a copy of it."""
+    matrix: Any, scale: Float64, *, known_gram: NDArray[Any] | None = None, dtype: Any = np.float32, threads: int = 1
+) -> RidgePath:
+    """The path of an m × n matrix and the diagonal `scale` of E; where the Gram is `known_gram`, from a copy of it."""
     n = matrix.shape[1]
     square = np.empty((n, n), order="F")
-    if known is None:
+    if known_gram is None:
         gram(matrix, square, threads=threads)
     root = 1 / np.sqrt(scale)
 
-    source = square if known is None else known
+    source = square if known_gram is None else known_gram
 
     def scaled(start: int, stop: int) -> None:
         for j in range(start, stop):  # the lower triangle: nothing is in the other
@@ -91,7 +91,7 @@ def decompose(
         raise NumericalError(f"the eigendecomposition of the Gram failed: {error}") from error
     basis = np.empty((n, n), dtype)
     np.multiply(vectors, root[:, None], out=basis, casting="same_kind")
-    return Path(np.maximum(values, 0.0), basis, threads)
+    return RidgePath(np.maximum(values, 0.0), basis, threads)
 
 
 def lowest(matrix: Any, scale: Float64, dtype: Any) -> float:

@@ -37,7 +37,7 @@ class FolderError(StorageError):
 
 
 @contextlib.contextmanager
-def told(folder: Path, needed: int) -> Iterator[None]:
+def storage_errors(folder: Path, needed: int) -> Iterator[None]:
     """Inside, what goes wrong with the files is said with the place, the space, and what to do."""
     try:
         yield
@@ -69,7 +69,7 @@ def get(file: BinaryIO, position: int, out: NDArray[Any]) -> None:
         raw = raw[count:]
 
 
-class Journal:
+class TileJournal:
     """Lines of JSON, each on the disk before `add` returns. The first line says what they are about."""
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
@@ -156,9 +156,9 @@ class Tiles:
         self.dtype: np.dtype[Any] = np.dtype(about["dtype"])
         self.count = -(-self.n // self.tile)
         self.needed = disk_bytes(self.n, self.tile, self.dtype.itemsize)
-        self.journal = Journal(folder / JOURNAL, {"format": FORMAT} | about)
+        self.journal = TileJournal(folder / JOURNAL, {"format": FORMAT} | about)
         self._lock = threading.Lock()
-        with told(folder, self.needed):
+        with storage_errors(folder, self.needed):
             self._open()
 
     def _open(self) -> None:
@@ -231,13 +231,13 @@ class Tiles:
         rows, width = self.shape(key)
         first, last, _ = columns.indices(width)
         out = buffer[: rows * (last - first)]
-        with told(self.folder, self.needed), self._lock:
+        with storage_errors(self.folder, self.needed), self._lock:
             get(self._reader, self.place[key] * self._slot + rows * first * self.dtype.itemsize, out)
         return out.reshape((rows, last - first), order="F")
 
     def write(self, key: Key, stage: str, values: NDArray[Any]) -> None:
         """A tile's new value, on the disk when this returns."""
-        with told(self.folder, self.needed):
+        with storage_errors(self.folder, self.needed):
             slot = self._free[0]
             put(self._writer, slot * self._slot, values)
             os.fsync(self._writer.fileno())
@@ -245,7 +245,7 @@ class Tiles:
 
     def lay(self, keys: list[Key], first: int, panel: NDArray[Any], buffer: NDArray[Any]) -> None:
         """Columns of new tiles, one below the other, from a column of theirs on; `mark` says that they are whole."""
-        with told(self.folder, self.needed):
+        with storage_errors(self.folder, self.needed):
             top = self.span(keys[0][0]).start
             for key, slot in zip(keys, self._free, strict=False):
                 rows = self.span(key[0])
@@ -255,7 +255,7 @@ class Tiles:
 
     def mark(self, stage: str, keys: list[Key]) -> None:
         """What `lay` wrote is whole."""
-        with told(self.folder, self.needed):
+        with storage_errors(self.folder, self.needed):
             os.fsync(self._writer.fileno())
             self._mark(stage, dict(zip(keys, self._free, strict=False)))
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram._version import __version__
-from monogram.engine.gram.accumulate import Columns
+from monogram.engine.gram.accumulate import GramColumns
 from monogram.engine.inverse.tile_store import Key, Tiles
 from monogram.engine.linalg.blas import gemm
 from monogram.engine.linalg.cholesky import lauum, potrf, trtri
@@ -93,7 +93,7 @@ class Solver:
             if keys[0] in tiles.stage:
                 self.tick("gram", span.stop - span.start)
                 continue
-            columns = columns or Columns(matrix, None, self.threads)
+            columns = columns or GramColumns(matrix, None, self.threads)
             tall = tiles.n - span.start
             wide = max(1, 2 * tiles.tile**2 // tall)
             for first in range(span.start, span.stop, wide):

@@ -35,7 +35,7 @@ SOLVED = 128  # columns of K⁻¹ solved for at once
 
 
 @dataclass(frozen=True)
-class Held:
+class InverseInWeights:
     """C as weights hold it: `array` = C·diag(scale) off its diagonal (C-ordered), and the diagonal of C beside it."""
 
     array: NDArray[Any]
@@ -50,7 +50,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Change:
+class GramChange:
     """What is added to S + Λ: Fᵀ·diag(signs)·F, the rows of F sparse."""
 
     rows: Any
@@ -62,7 +62,7 @@ class Change:
         return len(self.signs)
 
 
-def change(gone: Any, come: Any, shift: Float64) -> Change:
+def gram_change(gone: Any, come: Any, shift: Float64) -> GramChange:
     """The change by rows of data that go and come (CSR), and by what is added to each penalty."""
     moved = np.flatnonzero(shift)
     roots = np.sqrt(np.abs(shift[moved]))
@@ -71,7 +71,7 @@ def change(gone: Any, come: Any, shift: Float64) -> Change:
     rows = sp.csr_array(sp.vstack(parts, format="csr"))
     signs = np.concatenate([np.ones(come.shape[0]), -np.ones(gone.shape[0]), np.sign(shift[moved])])
     some = np.flatnonzero(np.diff(rows.indptr))
-    return Change(rows[some], signs[some])
+    return GramChange(rows[some], signs[some])
 
 
 def flops(rank: int, side: int) -> float:
@@ -95,7 +95,7 @@ class Correction:
     unused: Indices
 
 
-def correction(held: Held, wanted: Change, alone: Float64) -> Correction:
+def correction(held: InverseInWeights, wanted: GramChange, alone: Float64) -> Correction:
     """What a change takes from C; nothing is changed yet. NumericalError where S + Λ would not stay invertible.
 
     `alone` is the c of each item that nobody uses after the change, and 0 for all others.
@@ -120,13 +120,13 @@ def correction(held: Held, wanted: Change, alone: Float64) -> Correction:
     return Correction(product.T, right, diagonal, np.flatnonzero(alone))
 
 
-class Pass:
+class WeightsUpdate:
     """The way from C·diag(s) to C'·diag(s') in the precision of the weights: some columns of it, or all in place.
 
     What rounding would leave beside an item that nobody uses any more would tell who used it: there zeros are written.
     """
 
-    def __init__(self, held: Held, taken: Correction, scale: Float64) -> None:
+    def __init__(self, held: InverseInWeights, taken: Correction, scale: Float64) -> None:
         dtype = held.array.dtype
         self.held, self.scale, self.diagonal, self.unused = held, scale, taken.diagonal, taken.unused
         self.ratio = (scale / held.scale).astype(dtype)
