@@ -22,23 +22,24 @@ def certificate(
     fine: float = 1e-3,
     tolerance: float = 1e-10,
 ) -> tuple[float, float]:
-    """How far an inverse is from the truth, on eight probe columns.
+    """Residual and error of the weights B = −(C − diag c)·diag(1/c) of an inverse C, on eight probe columns.
 
-    The probes are spread over the items by popularity, the most popular among them.
+    The probes are spread over the items by popularity; the most popular item is one of them.
 
     Parameters
     ----------
-    also : more items to probe
-    fine : an error whose bound is above this is estimated
-    tolerance : of that estimate's own solution
+    also : further items to probe
+    fine : where the bound of the error exceeds `fine`, the error is estimated instead
+    tolerance : of the linear solve of that estimate
 
     Returns
     -------
     residual : float
         Largest off-diagonal entry of R = (S + Λ)B − S, relative to max|S|.
     error : float
-        Error of B relative to max|B|: the bound ‖R‖/min ℓ where that is small, else the solution of (S + Λ)·E = R by
-        conjugate gradients. A small residual can hide a large error where S is large and a penalty small.
+        Error of B relative to max|B|: the bound ‖R‖/min ℓ where it is at most `fine`, else the solution E of
+        (S + Λ)·E = R by conjugate gradients. A small residual can hide a large error where S is large and a penalty
+        is small.
     """
     diagonal = squares(data)
     live, chosen = diagonal > 0, probe_items(diagonal)
@@ -49,19 +50,19 @@ def certificate(
     own = (chosen, np.arange(len(chosen)))
     slopes = -inverse.columns(chosen) / inverse.diagonal[chosen]
     slopes[own] = -1.0
-    rest = data.T @ (data @ slopes) + penalties[:, None] * slopes  # S·(B − I) + Λ·B, but for the diagonal
-    rest[own] = slopes[own] = 0.0
-    residual = float(np.abs(rest).max() / diagonal.max())
+    remainder = data.T @ (data @ slopes) + penalties[:, None] * slopes  # S·(B − I) + Λ·B off the diagonal
+    remainder[own] = slopes[own] = 0.0
+    residual = float(np.abs(remainder).max() / diagonal.max())
     largest = max(float(np.abs(slopes).max()), 1e-30)
-    with np.errstate(divide="ignore"):  # a penalty of 0 bounds nothing
-        error = float(np.linalg.norm(rest, axis=0).max() / penalties[live].min()) / largest if residual else 0.0
+    with np.errstate(divide="ignore"):  # a penalty of 0 gives no bound
+        error = float(np.linalg.norm(remainder, axis=0).max() / penalties[live].min()) / largest if residual else 0.0
     if error > fine:
-        error = float(np.abs(_error(data, penalties, diagonal, rest, own, tolerance)).max()) / largest
+        error = float(np.abs(_error(data, penalties, diagonal, remainder, own, tolerance)).max()) / largest
     return residual, error
 
 
-def _error(data: Csr, penalties: Float64, diagonal: Float64, rest: Float64, own: Any, tolerance: float) -> Float64:
-    """A few steps of conjugate gradients on (S + Λ)z = rest with z = 0 on the probes' own rows."""
+def _error(data: Csr, penalties: Float64, diagonal: Float64, remainder: Float64, own: Any, tolerance: float) -> Float64:
+    """Solve (S + Λ)·z = remainder roughly by conjugate gradients, with z = 0 on the diagonal entries of the probes."""
 
     def apply(block: Float64) -> Float64:
         out = data.T @ (data @ block) + penalties[:, None] * block
@@ -69,5 +70,5 @@ def _error(data: Csr, penalties: Float64, diagonal: Float64, rest: Float64, own:
         return np.asarray(out)
 
     scale = 1 / (diagonal + penalties)[:, None]
-    start = np.zeros_like(rest)
-    return conjugate_gradients(apply, lambda block: scale * block, rest, start, steps=40, tolerance=tolerance)[0]
+    start = np.zeros_like(remainder)
+    return conjugate_gradients(apply, lambda block: scale * block, remainder, start, steps=40, tolerance=tolerance)[0]

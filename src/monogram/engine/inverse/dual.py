@@ -24,7 +24,7 @@ from monogram.engine.runtime.progress import Stage, silent
 
 
 class DualInverse:
-    """K⁻¹ and the sparse data beside it."""
+    """C through K⁻¹ and the sparse data."""
 
     solver = "dual"
 
@@ -32,12 +32,12 @@ class DualInverse:
         self.inverse = inverse  # symmetric, both triangles
         self.by_item = by_item  # X̃ᵀ as CSR: items × users
         self.penalties, self.threads = penalties, threads
-        self.taken = _forms(inverse, by_item, threads) / penalties**2  # what the data takes from 1/ℓ: diag of C
-        self.diagonal = 1 / penalties - self.taken
+        self.explained = _quadratic_forms(inverse, by_item, threads) / penalties**2  # diag C = 1/ℓ − explained
+        self.diagonal = 1 / penalties - self.explained
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The precision it is held in."""
+        """The precision of K⁻¹."""
         return self.inverse.dtype
 
     def columns(self, items: NDArray[np.integer[Any]]) -> Float64:
@@ -45,18 +45,18 @@ class DualInverse:
         return dual_columns(self.inverse, self.by_item, self.penalties, np.asarray(items))
 
     def times(self, block: Float) -> Float:
-        """The product C·block, in the block's precision."""
+        """The product C·block, in the precision of the block."""
         return np.asarray(self.times_off_diagonal(block) + self.diagonal.astype(block.dtype)[:, None] * block)
 
     def times_off_diagonal(self, block: Float) -> Float:
-        """The product (C − diag c)·block, in the block's precision: nothing of 1/ℓ cancels in it."""
+        """The product (C − diag c)·block, in the precision of the block, without cancellation from 1/ℓ."""
         shrink = (1 / self.penalties).astype(block.dtype)[:, None]
         spread = multiply(self._by_user, shrink * block, self.threads)
         gathered = multiply(self.by_item, symmetric_times(self.inverse, spread), self.threads)
-        return np.asarray(self.taken.astype(block.dtype)[:, None] * block - shrink * gathered)
+        return np.asarray(self.explained.astype(block.dtype)[:, None] * block - shrink * gathered)
 
     @cached_property
-    def _by_user(self) -> Any:
+    def _by_user(self) -> Csr:
         return self.by_item.T.tocsr()
 
 
@@ -68,7 +68,7 @@ def dual_inverse(
     threads: int = 1,
     stage: Stage = silent,
 ) -> DualInverse:
-    """C of an m × n matrix through the m × m matrix K, by Cholesky in place. Every penalty must be above 0."""
+    """C of an m × n matrix through K (m × m), inverted by Cholesky in place. Every penalty must be above 0."""
     m = matrix.shape[0]
     by_item = matrix.T.tocsr()
     out = np.empty((m, m), dtype, order="F")
@@ -78,17 +78,17 @@ def dual_inverse(
     return DualInverse(out, by_item, penalties, threads)
 
 
-def dual_solve(inverse: Float, by_item: Csr, penalties: Float64, right: Any) -> tuple[Float64, bool]:
-    """The exact K⁻¹·right (sparse users × columns): the stored inverse, refined in float64; whether it converged.
+def dual_solve(inverse: Float, by_item: Csr, penalties: Float64, right: Csr) -> tuple[Float64, bool]:
+    """K⁻¹·right (sparse, users × columns) in float64: the stored inverse, refined; and whether that converged.
 
-    In float32 the stored K⁻¹ loses what cancels in a column of C; conjugate gradients that start from it, with it as
-    the preconditioner, bring that back, in one or two steps on most data.
+    A K⁻¹ stored in float32 loses digits to cancellation in a column of C. Conjugate gradients with K⁻¹ as start and
+    preconditioner restore them, in one or two steps on most data.
     """
 
     def apply(block: Float64) -> Float64:
         return np.asarray(block + by_item.T @ ((by_item @ block) / penalties[:, None]))
 
-    def prepare(block: Float64) -> Float64:
+    def precondition(block: Float64) -> Float64:
         return np.asarray(inverse @ block.astype(inverse.dtype), np.float64)
 
     start = np.zeros((inverse.shape[0], right.shape[1]))
@@ -98,14 +98,14 @@ def dual_solve(inverse: Float, by_item: Csr, penalties: Float64, right: Any) -> 
             part = slice(columns.indptr[k], columns.indptr[k + 1])
             _add_rows(inverse, columns.indices[part], columns.data[part], start[:, k])
     else:
-        start = prepare(columns.toarray())
-    return conjugate_gradients(apply, prepare, columns.toarray(), start, steps=50)
+        start = precondition(columns.toarray())
+    return conjugate_gradients(apply, precondition, columns.toarray(), start, steps=50)
 
 
 def exact_columns(
     inverse: Float, by_item: Csr, penalties: Float64, items: NDArray[np.integer[Any]]
 ) -> tuple[Float64, bool]:
-    """Columns of C through `dual_solve`; whether they converged."""
+    """Columns of C through `dual_solve`, and whether the solve converged."""
     rows = by_item[items].astype(np.float64)
     right = rows.multiply(1 / penalties[items][:, None]).tocsr().T
     solved, converged = dual_solve(inverse, by_item, penalties, right)
@@ -126,8 +126,8 @@ def dual_columns(inverse: Float, by_item: Csr, penalties: Float64, items: NDArra
     return out
 
 
-def _forms(inverse: Float, by_item: Csr, threads: int) -> Float64:
-    """The form x_jᵀK⁻¹x_j of each item."""
+def _quadratic_forms(inverse: Float, by_item: Csr, threads: int) -> Float64:
+    """The quadratic form x_jᵀK⁻¹x_j of each item."""
     forms = np.empty(by_item.shape[0])
 
     def quadratic(start: int, stop: int) -> None:
@@ -139,7 +139,7 @@ def _forms(inverse: Float, by_item: Csr, threads: int) -> Float64:
 
 @kernel
 def _quadratic(inverse: Any, indptr: Any, indices: Any, data: Any, forms: Any, start: int, stop: int) -> None:
-    """Sum of K⁻¹ over the users of each item, in float64: xᵀK⁻¹x."""
+    """The quadratic forms xᵀK⁻¹x of the items start:stop, in float64."""
     for j in range(start, stop):
         total = 0.0
         for p in range(indptr[j], indptr[j + 1]):

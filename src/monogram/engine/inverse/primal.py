@@ -16,7 +16,7 @@ from monogram.engine.runtime.progress import Stage, silent
 
 
 class PrimalInverse:
-    """The inverse itself, in the lower triangle of one array."""
+    """C in the lower triangle of one n × n array."""
 
     solver = "primal"
 
@@ -27,7 +27,7 @@ class PrimalInverse:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The precision it is held in."""
+        """The precision of the array."""
         return self.lower.dtype
 
     def columns(self, items: NDArray[np.integer[Any]]) -> Float64:
@@ -40,13 +40,13 @@ class PrimalInverse:
         return out
 
     def times(self, block: Float) -> Float:
-        """The product C·block, in the block's precision."""
+        """The product C·block, in the precision of the block."""
         return np.asarray(self.times_off_diagonal(block) + self.diagonal.astype(block.dtype)[:, None] * block)
 
     def times_off_diagonal(self, block: Float) -> Float:
-        """The product (C − diag c)·block, in the block's precision: nothing of the diagonal cancels in it.
+        """The product (C − diag c)·block, in the precision of the block, without cancellation from the diagonal.
 
-        The first call fills the upper triangle of the array and takes the diagonal out of it.
+        The first call fills the upper triangle of the array and sets its diagonal to 0.
         """
         if not self.mirrored:
             fill_upper(self.lower, self.threads)
@@ -55,9 +55,9 @@ class PrimalInverse:
         return symmetric_times(self.lower, block)
 
     def into_weights(self, scale: Float64, diagonal: Float64, threads: int) -> Float:
-        """C·diag(scale) with the given diagonal, made in the array of C, which is gone afterwards.
+        """C·diag(scale) with another diagonal, computed in the array of C; this object is unusable afterwards.
 
-        The result is C-ordered: row i is what item i of a history adds to every score.
+        The result is C-ordered: row i holds what item i of a history adds to every score.
         """
         lower, scale = self.lower, scale.astype(self.lower.dtype)
         del self.lower
@@ -81,21 +81,27 @@ def primal_inverse(
     threads: int = 1,
     stage: Stage = silent,
 ) -> PrimalInverse:
-    """C of an m × n matrix, by Cholesky of the n × n Gram in place; where the Gram is `known_gram`, of a copy of it."""
+    """C = (XᵀX + diag ℓ)⁻¹ of an m × n matrix X, by an in-place Cholesky factorisation of the n × n Gram matrix.
+
+    `known_gram` is the Gram matrix (lower triangle) where it exists already; a copy of it is factored.
+    """
     n = matrix.shape[1]
     out = np.empty((n, n), dtype, order="F")
     if known_gram is None:
         gram(matrix, out, threads=threads, done=lambda k: stage("gram", k))
     else:
         parallel.parallel_for(
-            lambda a, b: np.copyto(out[:, a:b], known_gram[:, a:b]), n, max(1, n // (4 * threads)), threads
+            lambda start, stop: np.copyto(out[:, start:stop], known_gram[:, start:stop]),
+            n,
+            max(1, n // (4 * threads)),
+            threads,
         )
     invert_gram(out, penalties, stage)
     return PrimalInverse(out, threads)
 
 
 def invert_gram(out: Float, penalties: Float64, stage: Stage = silent) -> None:
-    """(G + diag ℓ)⁻¹ of the Gram in the lower triangle of an array, in place."""
+    """(G + diag ℓ)⁻¹ of a Gram matrix G in the lower triangle of an array, in place."""
     np.einsum("ii->i", out)[...] += penalties.astype(out.dtype)
     potrf(out, tick=lambda flops: stage("factor", flops))
     potri(out, tick=lambda flops: stage("invert", flops))

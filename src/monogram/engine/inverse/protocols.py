@@ -1,4 +1,4 @@
-"""What the forms of an inverse C = (S + Λ)⁻¹ have in common."""
+"""The interfaces of an inverse C = (S + Λ)⁻¹, whatever its form (primal, dual, on disk, inside weights)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from monogram.engine.runtime.arrays import Float, Float64
 
 
 class ReadableInverse(Protocol):
-    """What a certificate needs to know of an inverse."""
+    """An inverse whose diagonal and columns can be read: what `certificate` needs."""
 
     @property
     def diagonal(self) -> Float64:
@@ -22,14 +22,14 @@ class ReadableInverse(Protocol):
 
 
 class InverseOperator(ReadableInverse, Protocol):
-    """What every inverse answers, wherever it lies."""
+    """An inverse that also multiplies blocks of columns."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The precision it is held in."""
+        """The precision of its array."""
 
     def times(self, block: Float) -> Float:
-        """The product C·block, in the block's precision."""
+        """The product C·block, in the precision of the block."""
 
     def times_off_diagonal(self, block: Float) -> Float:
-        """The product (C − diag c)·block, in the block's precision."""
+        """The product (C − diag c)·block, in the precision of the block."""

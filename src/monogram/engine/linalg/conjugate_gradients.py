@@ -11,30 +11,44 @@ from monogram.engine.runtime.arrays import Float64
 
 def conjugate_gradients(
     apply: Callable[[Float64], Float64],
-    prepare: Callable[[Float64], Float64],
+    precondition: Callable[[Float64], Float64],
     right: Float64,
     start: Float64,
     *,
     steps: int,
     tolerance: float = 1e-10,
 ) -> tuple[Float64, bool]:
-    """Preconditioned conjugate gradients on many right-hand sides at once, one a column; whether all converged."""
+    """Solve A·X = right by preconditioned conjugate gradients, one right-hand side in each column.
+
+    Parameters
+    ----------
+    apply : multiplies a block by A, symmetric and positive definite
+    precondition : multiplies a block by an approximation of A⁻¹
+    right, start : right-hand sides, and the first approximation
+    steps : at most
+    tolerance : of the residual of a column, relative to its right-hand side
+
+    Returns
+    -------
+    solution : the columns of X
+    converged : whether all columns reached the tolerance
+    """
     goal = tolerance * np.linalg.norm(right, axis=0)
-    solution, rest = start, right - apply(start)
-    if (np.linalg.norm(rest, axis=0) <= goal).all():
+    solution, residual = start, right - apply(start)
+    if (np.linalg.norm(residual, axis=0) <= goal).all():
         return solution, True
-    ready = prepare(rest)
-    direction, strength = ready, np.einsum("ij,ij->j", rest, ready)
+    preconditioned = precondition(residual)
+    direction, strength = preconditioned, np.einsum("ij,ij->j", residual, preconditioned)
     for _ in range(steps):
         image = apply(direction)
-        curve = np.einsum("ij,ij->j", direction, image)
-        step = np.divide(strength, curve, out=np.zeros_like(curve), where=curve > 0)
+        curvature = np.einsum("ij,ij->j", direction, image)
+        step = np.divide(strength, curvature, out=np.zeros_like(curvature), where=curvature > 0)
         solution = solution + step * direction
-        rest = rest - step * image
-        if (np.linalg.norm(rest, axis=0) <= goal).all():
+        residual = residual - step * image
+        if (np.linalg.norm(residual, axis=0) <= goal).all():
             return solution, True
-        ready = prepare(rest)
-        before, strength = strength, np.einsum("ij,ij->j", rest, ready)
+        preconditioned = precondition(residual)
+        before, strength = strength, np.einsum("ij,ij->j", residual, preconditioned)
         ratio = np.divide(strength, before, out=np.zeros_like(before), where=before > 0)
-        direction = ready + ratio * direction
+        direction = preconditioned + ratio * direction
     return solution, False

@@ -14,7 +14,7 @@ BLOCK = 64  # rows and columns mirrored through one small buffer
 
 
 def symmetric_times(square: Float, block: Float, rows: int = 1024) -> Float:
-    """A symmetric array times a block, in the block's precision; an array of another one is turned by slabs."""
+    """A symmetric array times a block, in the precision of the block; another precision is cast in slabs."""
     if square.dtype == block.dtype:
         return np.asarray(square @ block)
     out = np.empty_like(block)
@@ -25,7 +25,7 @@ def symmetric_times(square: Float, block: Float, rows: int = 1024) -> Float:
 
 
 def fill_upper(square: Float, threads: int) -> None:
-    """The upper triangle from the lower one, in place."""
+    """Copy the lower triangle to the upper one, in place."""
     n, ones = len(square), np.ones(len(square), square.dtype)
     chunk = max(BLOCK, n // 64 // BLOCK * BLOCK)
     parallel.parallel_for(lambda start, stop: mirror_scaled(square, ones, start, stop), n, chunk, threads)
@@ -33,9 +33,9 @@ def fill_upper(square: Float, threads: int) -> None:
 
 @kernel
 def mirror_scaled(square: Any, scale: Any, start: int, stop: int) -> None:
-    """For the columns start:stop: both triangles from the lower one, row r multiplied by scale[r].
+    """Fill both triangles of the columns start:stop from the lower one, with row r multiplied by scale[r].
 
-    A block goes through a small buffer, so that both its places are read and written along the columns.
+    Each block is transposed through a small buffer, so that all reads and writes run along the columns.
     """
     n = square.shape[0]
     block = np.empty((64, 64), square.dtype)
