@@ -85,7 +85,7 @@ def peer(python, log, rank, epochs, cg):
         with np.load(out) as found:
             users, items = found["users"], found["items"]
     value = wrmf.objective(matrix, users, items, threads=THREADS, **SAME)
-    weights = FoldIn(items, wrmf.turn(items), l2=SAME["l2"], alpha=SAME["alpha"], nu=SAME["nu"])
+    weights = FoldIn(items, wrmf.rotate_to_axes(items), l2=SAME["l2"], alpha=SAME["alpha"], nu=SAME["nu"])
     return weights, np.array(json.loads(done.stdout.splitlines()[-1])), value
 
 

@@ -138,7 +138,7 @@ def test_what_a_stopped_fit_holds_is_room_for_it(tmp_path):
     with (tmp_path / "monogram-0" / tile_store.TILES).open("wb") as file:
         file.truncate(10**12)  # a hole: it takes nothing
     assert disk_.free(tmp_path) > bare + 10**11
-    with pytest.raises(StorageError, match="name another folder"):
+    with pytest.raises(StorageError, match="cannot hold the files"):
         disk_.free(tmp_path / "none")
 
 

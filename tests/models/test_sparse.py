@@ -150,7 +150,7 @@ def test_the_plan_counts_what_slim_holds(world):
 
 
 def test_weights_that_turn_out_too_dense_for_the_budget_are_refused(world):
-    problem = slim.Problem(0.01, 1.0, False, np.full(25, 100.0))
+    problem = slim.SlimProblem(0.01, 1.0, False, np.full(25, 100.0))
     with pytest.raises(MemoryBudgetError, match="raise l1"):
         slim.slim(np.linalg.inv(np.eye(25) * 101 + 1), problem, epochs=3, tolerance=0.0, most=10)
 

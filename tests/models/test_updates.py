@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import monogram as mg
 from monogram import store
-from monogram.engine.inverse import dense as inverse
-from monogram.engine.inverse import woodbury
+from monogram.engine.inverse import dual, primal, woodbury
+from monogram.engine.inverse.certificate import certificate
 from monogram.errors import (
     DataError,
     MemoryBudgetError,
@@ -352,9 +352,9 @@ def test_the_residual_seen_before_is_the_one_there_is_after():
         for row in range(50, 70):
             model.add_users(part(log, [row]))
         kept = model.weights_.update_state
-        held = woodbury.Held(model.weights_.matrix, kept.scale, kept.c)
-        found = inverse.certificate(model.log_.matrix, kept.penalties, held)[0]
-        every = inverse.certificate(model.log_.matrix, kept.penalties, held, also=np.arange(N))[0]
+        held = woodbury.InverseInWeights(model.weights_.matrix, kept.scale, kept.c)
+        found = certificate(model.log_.matrix, kept.penalties, held)[0]
+        every = certificate(model.log_.matrix, kept.penalties, held, also=np.arange(N))[0]
         assert found / 1.5 <= model.report_.residual <= 1.5 * every
         assert model.report_.changes == 20
 
@@ -427,13 +427,14 @@ def test_everyone_known_does_more():
 
 def refuse(monkeypatch, name):
     """Let a step of the inverse be taken for the tiny data that compiles the kernels, and for nothing else."""
-    honest = getattr(inverse, name)
+    honest = getattr(primal, name)
 
     def guarded(first, *arguments, **options):
         assert first.shape[1] == 2, f"{name} was called"
         return honest(first, *arguments, **options)
 
-    monkeypatch.setattr(inverse, name, guarded)
+    for module in (primal, dual):
+        monkeypatch.setattr(module, name, guarded)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=IDS)
@@ -460,7 +461,7 @@ def test_another_head_is_no_factorisation(solver, monkeypatch):
     model = mg.DEQL(l2=3, dropout=0.4, b=0.7).fit(log, solver=solver, dtype="float64")
     expected = mg.DEQL(l2=3, dropout=0.4, b=2).fit(log, solver=solver, dtype="float64")
     other = mg.DLAE(l2=3, dropout=0.4).fit(log, solver=solver, dtype="float64")
-    refuse(monkeypatch, "invert")
+    refuse(monkeypatch, "invert_gram")
     found = model.changed(b=2)
     same(found, expected, "float64")
     assert found.report_.solver == "reused"

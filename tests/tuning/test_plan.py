@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import monogram as mg
-from monogram.engine.inverse import dense, ridge_path
+from monogram.engine.inverse import dual, primal, ridge_path
 from monogram.evaluation import protocol as protocol_
 from monogram.evaluation.metrics import parse
 from monogram.models.base import Recommender
@@ -44,8 +44,8 @@ def made(monkeypatch):
 
         return call
 
-    for name in ("primal", "dual"):
-        monkeypatch.setattr(dense, name, counted("inverses", getattr(dense, name)))
+    for module, name in ((primal, "primal_inverse"), (dual, "dual_inverse")):
+        monkeypatch.setattr(module, name, counted("inverses", getattr(module, name)))
     monkeypatch.setattr(ridge_path, "decompose", counted("paths", ridge_path.decompose))
     real = Recommender.fit
 

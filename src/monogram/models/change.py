@@ -16,7 +16,10 @@ import scipy.sparse as sp
 from monogram.data import changes
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dense, woodbury
+from monogram.engine.inverse import woodbury
+from monogram.engine.inverse.certificate import certificate
+from monogram.engine.inverse.dual import DualInverse
+from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float, Float64, Indices
@@ -66,7 +69,7 @@ class _Work:
 class Ready:
     """A prepared update: the inverse and the penalties after it, and the function that makes the weights."""
 
-    inverse: dense.Readable
+    inverse: ReadableInverse
     penalties: Float64
     weights: Callable[[], Weights]
     bytes: int
@@ -85,7 +88,7 @@ def prepare(model: FullRank, after: changes.Changed, how: UpdateOptions) -> tupl
     ready = solve(model, after, data, _penalties(model, after.log, squares(data), how), work)
     work.report.tick("change")
     also = _touched(model, after)
-    found = dense.certificate(data, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
+    found = certificate(data, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
     work.report.tick("residual")
     at_fit = _at_fit(model, found[1], drift)
     _judge(model.report_, at_fit, *found, how)
@@ -122,7 +125,7 @@ def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
         return residual, drift
     matrix, state = _data(model, model.log_.matrix), model.weights_.required_state()
     inverse = model.weights_.read_inverse(matrix)
-    return dense.certificate(matrix, state.penalties, inverse, fine=drift, tolerance=TWO_DIGITS)
+    return certificate(matrix, state.penalties, inverse, fine=drift, tolerance=TWO_DIGITS)
 
 
 def _rows(model: FullRank, after: changes.Changed) -> tuple[Any, Any]:
@@ -160,7 +163,7 @@ def _primal(
     assert isinstance(weights, Dense)
     state = weights.required_state()
     array, c = weights.matrix, state.c
-    wanted = woodbury.change(*_rows(model, after), penalties[1] - penalties[0])
+    wanted = woodbury.gram_change(*_rows(model, after), penalties[1] - penalties[0])
     size = array.dtype.itemsize
     taken = woodbury.working_bytes(wanted.rank, n, array.dtype, work.threads) + model.formula().recipe.copied_bytes(
         after.log.n_events
@@ -176,11 +179,11 @@ def _primal(
         more = n - len(array)
         array = woodbury.grown(array, n)
         c, scale = np.concatenate([c, 1 / penalties[0][-more:]]), np.concatenate([scale, np.ones(more)])
-    held = woodbury.Held(array, scale, c)
+    held = woodbury.InverseInWeights(array, scale, c)
     correction = woodbury.correction(held, wanted, np.where(d == 0, 1 / np.where(d == 0, penalties[1], 1.0), 0.0))
     theta, delta = model.formula().head(correction.diagonal, penalties[1], d, counts)
     scale = check_scale(rounded_scale(theta, correction.diagonal, array.dtype))
-    step = woodbury.Pass(held, correction, scale)
+    step = woodbury.WeightsUpdate(held, correction, scale)
 
     def carry_out() -> Weights:
         out = np.empty_like(array) if copied and not grows else array
@@ -211,7 +214,7 @@ def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[F
         whole = woodbury.dual(
             whole, wide, penalties[0], gone=after.gone, come=come, moved=penalties[1], threads=work.threads
         )
-    solved = dense.Dual(whole, data.T.tocsr(), penalties[1], work.threads)
+    solved = DualInverse(whole, data.T.tocsr(), penalties[1], work.threads)
     if not (solved.diagonal > 0).all():
         raise NumericalError("the change cannot be carried out in this precision: the diagonal of C left its range")
     theta, delta = model.formula().head(solved.diagonal, penalties[1], squares(data), used(data))

@@ -13,6 +13,7 @@ from monogram.data.interactions import Interactions
 from monogram.engine.iterative import wrmf
 from monogram.engine.runtime import parallel
 from monogram.errors import NumericalError
+from monogram.models.advice import inverse_advice
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
@@ -78,20 +79,23 @@ class WRMF(Recommender):
 
     def _fold_in(self, items: NDArray[Any], threads: int) -> Weights:
         """The weights of item factors, which are turned in place."""
-        return FoldIn(items, wrmf.turn(items, threads=threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
+        return FoldIn(items, wrmf.rotate_to_axes(items, threads=threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
 
     def _start(self, log: Interactions, rank: int, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
         drawn = np.random.default_rng(self.seed).standard_normal((log.n_items, rank), np.float32)
         drawn *= START / rank**0.5
         return np.zeros((log.n_users, rank), dtype), drawn.astype(dtype, copy=False)
 
+    @inverse_advice()
     def _half(self, matrix: Any, fixed: NDArray[Any], out: NDArray[Any], threads: int) -> None:
         """Solve the rows of a matrix with the factors of its columns fixed."""
         ridge = wrmf.ridges(matrix, self.l2, self.alpha, self.nu)
         if self.solver == "cholesky":
-            wrmf.solve(matrix, ridge, self.alpha, fixed, wrmf.turn(fixed, threads=threads), out, threads)
+            wrmf.solve(matrix, ridge, self.alpha, fixed, wrmf.rotate_to_axes(fixed, threads=threads), out, threads)
         else:  # what is improved must stand in the same basis
-            wrmf.improve(matrix, ridge, self.alpha, fixed, wrmf.turn(fixed, out, threads=threads), out, threads)
+            wrmf.improve(
+                matrix, ridge, self.alpha, fixed, wrmf.rotate_to_axes(fixed, out, threads=threads), out, threads
+            )
 
     def _objective(self, matrix: Any, by_item: Any, users: NDArray[Any], items: NDArray[Any], threads: int) -> float:
         settings = {"l2": self.l2, "alpha": self.alpha, "nu": self.nu}

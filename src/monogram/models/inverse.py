@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dense, matrix_free
-from monogram.engine.inverse.disk import Tiled, free
-from monogram.engine.inverse.disk import disk as invert_on_disk
+from monogram.engine.inverse import dual, matrix_free, primal
+from monogram.engine.inverse.certificate import certificate
+from monogram.engine.inverse.disk import DiskInverse, disk_inverse, free
+from monogram.engine.inverse.dual import DualInverse
+from monogram.engine.inverse.primal import PrimalInverse
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float, Float64
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError
+from monogram.models.advice import inverse_advice, warn_of_restart
 from monogram.models.context import FitInputs, FitOptions, check_dtype, check_solver
 from monogram.models.heads import Formula, ZeroDiagonal
 from monogram.models.recipe import GramRecipe, Penalties
@@ -47,7 +50,7 @@ class Solved:
     `weights` are those of the users; None where all are 1.
     """
 
-    inverse: dense.Inverse | Tiled
+    inverse: PrimalInverse | DualInverse | DiskInverse
     penalties: Float64
     d: Float64
     counts: Float64
@@ -61,19 +64,19 @@ class Solved:
         """The weights under a head, made in the array of the inverse, which is gone afterwards; `gram` is kept."""
         inverse, c, (theta, delta) = self.inverse, self.inverse.diagonal, self.head(head)
         state = UpdateState(c.copy(), self.penalties, gram)
-        if isinstance(inverse, dense.Dual):
+        if isinstance(inverse, DualInverse):
             scale = -theta / (c * self.penalties)
             users = roots(log, self.weights)
             return Dual(inverse.inverse, log.matrix, self.penalties, scale, theta + delta, users, state)
         state = replace(state, scale=rounded_scale(theta, c, inverse.dtype))
-        scratch = inverse.scratch if isinstance(inverse, Tiled) else None
+        scratch = inverse.scratch if isinstance(inverse, DiskInverse) else None
         return Dense(inverse.into_weights(-theta / c, delta, threads), scratch, state)
 
     def copy(self, threads: int) -> Solved:
         """The same in an array of its own, where `into_weights` would take it."""
-        if not isinstance(self.inverse, dense.Primal):
+        if not isinstance(self.inverse, PrimalInverse):
             return self
-        own = dense.Primal(self.inverse.lower.copy(order="F"), threads)
+        own = PrimalInverse(self.inverse.lower.copy(order="F"), threads)
         own.diagonal = self.inverse.diagonal
         return Solved(own, self.penalties, self.d, self.counts, self.weights)
 
@@ -108,10 +111,11 @@ def plan_inverse(
     )
 
 
+@inverse_advice()
 def invert(
     recipe: GramRecipe, rule: Penalties, inputs: FitInputs, options: FitOptions, report: ReportBuilder, chosen: Cost
 ) -> Solved:
-    """Invert as planned; the Gram of the inputs is used where it is known (see `dense.primal`)."""
+    """Invert as planned; the Gram of the inputs is used where it is known (see `primal_inverse`)."""
     size = measure(inputs.log.matrix)
     report.tick("plan")
     report.solver, report.planned_bytes = chosen.solver, chosen.bytes
@@ -122,18 +126,19 @@ def invert(
     rest = penalties, d, used(data), recipe.weights(inputs.log.matrix, inputs.unit)
     how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "stage": report.tick}
     if options.cluster is not None:
-        from monogram.cluster.solve import primal
+        from monogram.cluster.solve import cluster_inverse
 
         way, gram = "tiles" if "tiles" in chosen.solver else "one_worker", inputs.gram
         keep = gram if gram is not None and gram.flags.writeable else None  # else it is whole already
-        return Solved(primal(options.cluster, data, penalties, way, keep=keep, **how), *rest)
+        return Solved(cluster_inverse(options.cluster, data, penalties, way, keep=keep, **how), *rest)
     if chosen.solver == "disk":
         assert options.scratch is not None
         room = options.budget - beside_tiles(size, options.threads) - recipe.copied_bytes(size.events)
-        return Solved(invert_on_disk(data, penalties, folder=options.scratch, room=room, **how), *rest)
+        how |= {"folder": options.scratch, "room": room, "restarted": warn_of_restart}
+        return Solved(disk_inverse(data, penalties, **how), *rest)
     if chosen.solver == "primal":
-        return Solved(dense.primal(data, penalties, known=inputs.gram, **how), *rest)
-    return Solved(dense.dual(data, penalties, **how), *rest)
+        return Solved(primal.primal_inverse(data, penalties, known_gram=inputs.gram, **how), *rest)
+    return Solved(dual.dual_inverse(data, penalties, **how), *rest)
 
 
 def solve(
@@ -142,12 +147,12 @@ def solve(
     """Invert as planned, and certify the inverse."""
     solved = invert(recipe, rule, inputs, options, report, chosen)
     report.tick("diagonal")
-    report.residual, report.error = dense.certificate(inputs.data(recipe), solved.penalties, solved.inverse)
+    report.residual, report.error = certificate(inputs.data(recipe), solved.penalties, solved.inverse)
     report.tick("residual")
     try:
         judge(report)
     except NumericalError as error:
-        if isinstance(solved.inverse, Tiled):
+        if isinstance(solved.inverse, DiskInverse):
             solved.inverse.scratch.remove()
             raise NumericalError(f"{error}. Its files may have been damaged: they are gone, fit again") from error
         raise
@@ -157,10 +162,10 @@ def solve(
 def warm(recipe: GramRecipe, dtype: str) -> None:
     """Compile what an inverse calls, so that time and memory are counted for the work alone."""
     data = recipe.data(tiny(), 1.0)
-    for invert_small in (dense.primal, dense.dual):
+    for invert_small in (primal.primal_inverse, dual.dual_inverse):
         solved = invert_small(data, np.ones(2), dtype=dtype)
-        dense.certificate(data, np.ones(2), solved)
-        if isinstance(solved, dense.Primal):
+        certificate(data, np.ones(2), solved)
+        if isinstance(solved, PrimalInverse):
             solved.into_weights(np.ones(2), np.ones(2), 1)
 
 
@@ -323,7 +328,7 @@ class Inverse:
                 gram.setflags(write=False)  # two models share it: an update of either makes a copy
             return self._weights.copy_with_head(head, squares(data), used(data), budget=budget, threads=threads)
         inverse = self.solved.inverse
-        needed = inverse.lower.nbytes if isinstance(inverse, dense.Primal) else 0
+        needed = inverse.lower.nbytes if isinstance(inverse, PrimalInverse) else 0
         if needed > budget:
             raise MemoryBudgetError(
                 f"weights beside the inverse need {memory_.show(needed)}, but may use {memory_.show(budget)}; "

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dense
+from monogram.engine.inverse.primal import primal_inverse
 from monogram.engine.iterative import slim
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.column_topk import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
+from monogram.models.advice import inverse_advice
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
@@ -73,10 +74,12 @@ class SLIM(Recommender):
 
     def _solve(
         self, log: Interactions, options: FitOptions, stage: Stage, most: float
-    ) -> tuple[slim.Solution, slim.Problem]:
+    ) -> tuple[slim.SlimSolution, slim.SlimProblem]:
         rho = slim.penalties(squares(log.matrix), self.l2, self.rho)
-        problem = slim.Problem(self.l1, self.l2, self.positive, rho)
-        solved = dense.primal(log.matrix, self.l2 + rho, dtype=options.dtype, threads=options.threads, stage=stage)
+        problem = slim.SlimProblem(self.l1, self.l2, self.positive, rho)
+        how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "stage": stage}
+        with inverse_advice():
+            solved = primal_inverse(log.matrix, self.l2 + rho, **how)
         whole = solved.into_weights(np.ones(log.n_items), solved.diagonal, options.threads)
         solution = slim.slim(
             whole,
@@ -89,7 +92,7 @@ class SLIM(Recommender):
         )
         return solution, problem
 
-    def _judge(self, solution: slim.Solution, residual: float) -> None:
+    def _judge(self, solution: slim.SlimSolution, residual: float) -> None:
         if not (np.isfinite(residual) and np.isfinite(solution.record).all()):
             raise NumericalError("the weights are not finite: raise l2, or use dtype='float64'")
         if solution.unfinished:

@@ -67,7 +67,7 @@ class Spectral(Recommender):
             data = Operator(matrix)
             data.dense("items")
             for dtype in ("float32", "float64"):
-                data.items(np.ones((2, 2), dtype))
+                data.item_gram_times(np.ones((2, 2), dtype))
 
     def _plan(self, size: Size, options: FitOptions) -> Plan:
         return spectrum.plan(size, self._wanted() or FIRST_RANK, options, self.target != "plain")

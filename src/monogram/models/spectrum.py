@@ -17,12 +17,13 @@ from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import scale_rows
+from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
+from monogram.models.advice import spectrum_advice
 from monogram.models.context import FitOptions, check_solver
 from monogram.models.files import finite, log_from, log_tensors
 from monogram.models.report import ReportBuilder
@@ -88,7 +89,7 @@ class Spectrum:
         self._hold(data, found, target, power)
 
     def _hold(
-        self, log: Interactions, found: spectrum.Pairs, target: str, power: float, saved: int | None = None
+        self, log: Interactions, found: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
     ) -> None:
         self.log, self.target, self.user_power = log, target, power
         self.values: Float64 = np.sqrt(found.values)
@@ -97,7 +98,7 @@ class Spectrum:
 
     @classmethod
     def of_pairs(
-        cls, log: Interactions, found: spectrum.Pairs, target: str, power: float, saved: int | None = None
+        cls, log: Interactions, found: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
     ) -> Spectrum:
         """A spectrum of pairs that were found elsewhere."""
         made = cls.__new__(cls)
@@ -197,7 +198,7 @@ def _check_tolerance(tolerance: Any) -> None:
         raise ParameterError(f"tolerance = {tolerance!r}; expected a number above 0, or None")
 
 
-def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -> spectrum.Pairs:
+def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -> spectrum.EigenPairs:
     values, vectors = tensors["spectrum.values"], tensors["spectrum.vectors"]
     if values.ndim != 1 or vectors.shape != (log.n_items, len(values)):
         raise ModelFileError("its pairs do not fit its log")
@@ -212,7 +213,7 @@ def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -
     if not (np.isfinite(values).all() and (values > 0).all() and (np.diff(values) <= 0).all()):
         raise ModelFileError("its singular values are not positive numbers in descending order")
     squares = values.astype(np.float64) ** 2
-    return spectrum.Pairs(
+    return spectrum.EigenPairs(
         squares, vectors, np.full(len(squares), header["residual"]), "stored", products, bool(header["complete"])
     )
 
@@ -239,7 +240,7 @@ def decompose(
     power: float = 0.0,
     tolerance: float | None = None,
     start: NDArray[Any] | None = None,
-) -> spectrum.Pairs:
+) -> spectrum.EigenPairs:
     """The leading pairs of a log, within the budget of the options; for `start` see `of_data`."""
     weighted = power != 0 or target != "plain"
     chosen = plan(measure(log.matrix), rank, options, weighted).require().chosen
@@ -252,7 +253,8 @@ def decompose(
     data = _operator(matrix, shift, options)
     side = "users" if chosen.solver == "dual" else "items"
     how: dict[str, Any] = {"side": side, "dtype": options.dtype, "tolerance": tolerance, "stage": report.tick}
-    found = spectrum.of_data(data, rank, start=start, **how)
+    with spectrum_advice(options.dtype):
+        found = spectrum.of_data(data, rank, start=start, **how)
     found = replace(found, values=found.values * scale**2)
     if found.method == "lanczos" and len(found.values) < rank and options.dtype == "float32":
         warnings.warn(
@@ -280,9 +282,9 @@ def _operator(matrix: Any, shift: tuple[Float64, Float64] | None, options: FitOp
     """What multiplies by the log, here or on a cluster."""
     if options.cluster is None:
         return Operator(matrix, shift, options.threads)
-    from monogram.cluster.operator import Spread
+    from monogram.cluster.operator import DistributedOperator
 
-    return Spread(options.cluster, matrix, shift)
+    return DistributedOperator(options.cluster, matrix, shift)
 
 
 def _scale(matrix: Any) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from monogram.engine.gram.operators import Operator
 from monogram.engine.lowrank import student_loops, students
 from monogram.models import inverse
+from monogram.models.advice import spectrum_advice
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, FreeDiagonal, ZeroDiagonal
 from monogram.models.inverse import Inverse, Solved, tiny
@@ -60,7 +61,7 @@ class Student(InverseModel):
     def _warm(self, options: FitOptions) -> None:
         super()._warm(options)
         for dtype in {"float64", options.dtype}:
-            Operator(tiny()).items(np.ones((2, 1), dtype))
+            Operator(tiny()).item_gram_times(np.ones((2, 1), dtype))
 
     def _solve(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Solved:
         source: Inverse | None = inputs.factorisation
@@ -75,7 +76,7 @@ class Student(InverseModel):
         solved = self._solve(inputs, options, report)
         report.dtype = str(solved.inverse.dtype.name)
         data = Operator(inputs.log.matrix, threads=options.threads)
-        problem = students.Problem(data, solved.penalties, solved.d, solved.inverse)
+        problem = students.StudentProblem(data, solved.penalties, solved.d, solved.inverse)
         teacher = students.Teacher(problem, *solved.head(self.formula().head))
         left, right = self._factors(teacher, inputs, report)
         report.rank = right.shape[1]
@@ -85,7 +86,8 @@ class Student(InverseModel):
         self, teacher: students.Teacher, inputs: FitInputs, report: ReportBuilder, *, plain: bool = False
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         def make() -> tuple[NDArray[Any], NDArray[Any], float]:
-            return students.nearest(teacher, self.rank, plain=plain, dtype=report.dtype, stage=report.tick)
+            with spectrum_advice(report.dtype):
+                return students.nearest(teacher, self.rank, plain=plain, dtype=report.dtype, stage=report.tick)
 
         source: Inverse | None = inputs.factorisation
         left, right, residual = make() if source is None else source.nearest((self.name, plain), self.rank, make)

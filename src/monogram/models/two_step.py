@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import probes
+from monogram.engine.gram.probes import probe_items
 from monogram.engine.lowrank import spectrum
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import MonogramWarning, ParameterError
+from monogram.models.advice import spectrum_advice
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, ZeroDiagonal
 from monogram.models.inverse import exact_enough, judge, solve
@@ -98,7 +99,8 @@ def directions(log: Interactions, rank: int, options: FitOptions, stage: Stage =
     balanced = user_weights.balanced(user_weights.largest_part(log.matrix))
     data = Operator(balanced.astype(options.dtype), None, options.threads)
     side = "users" if log.n_users < log.n_items else "items"
-    vectors = spectrum.of_data(data, rank, side=side, dtype=options.dtype, stage=stage).vectors
+    with spectrum_advice(options.dtype):
+        vectors = spectrum.of_data(data, rank, side=side, dtype=options.dtype, stage=stage).vectors
     return np.ascontiguousarray(vectors)
 
 
@@ -117,7 +119,7 @@ def _judge_lists(weights: TwoStepDual, log: Interactions, threads: int, report: 
     """Note how far the lists of a few users are from exact ones: rounding in K⁻¹ grows by 1/(c·ℓ) in a second step."""
     lengths = np.diff(log.matrix.indptr).astype(np.float64)
     within = exact_enough(report)
-    report.error = max(weights.error(log.matrix[probes(lengths)], threads), report.error or 0.0)
+    report.error = max(weights.error(log.matrix[probe_items(lengths)], threads), report.error or 0.0)
     if within or not math.isfinite(report.error):  # else the warning was given before
         judge(report)
     report.tick("residual")

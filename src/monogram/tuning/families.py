@@ -290,7 +290,7 @@ class Families:
         held = ridge_path.decompose(
             data,
             first.of(d) / first.l2,
-            known=self._keep(models[0]),
+            known_gram=self._keep(models[0]),
             dtype=self.task.dtype,
             threads=self.threads,
         )

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.dense import Readable
-from monogram.engine.inverse.disk import Scratch
+from monogram.engine.inverse.disk import ScratchFolder
+from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning, ParameterError
@@ -46,7 +46,7 @@ class Weights(Protocol):
     kind: ClassVar[str]
     solver: ClassVar[str | None] = None
     update_state: UpdateState | None = None
-    scratch: Scratch | None = None
+    scratch: ScratchFolder | None = None
 
     @property
     def linear(self) -> bool:
@@ -90,7 +90,7 @@ class Weights(Protocol):
         """The weights under another head, of a model of their own: no array that is written to is shared."""
         raise TypeError(f"weights of kind {self.kind!r} have no head")
 
-    def read_inverse(self, data: Csr) -> Readable:
+    def read_inverse(self, data: Csr) -> ReadableInverse:
         """C as it is read from the weights; `data` are the weighted training data. Full-rank kinds only."""
         raise TypeError(f"weights of kind {self.kind!r} hold no inverse")
 
@@ -157,7 +157,7 @@ def joined(parts: list[Best], k: int) -> Best:
     return Best(*(np.concatenate([getattr(one, name) for one in (none, *parts)]) for name in names))
 
 
-def tell(converged: bool) -> None:
+def warn_not_converged(converged: bool) -> None:
     """Warn of solves with a dual that did not converge."""
     if not converged:
         warnings.warn(

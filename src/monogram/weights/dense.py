@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.inverse import woodbury
-from monogram.engine.inverse.dense import Readable
-from monogram.engine.inverse.disk import Scratch
+from monogram.engine.inverse.disk import ScratchFolder
+from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import memory
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
-from monogram.engine.topk.best import Best, Eligible, best_by_rows, heads_by_rows
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.by_rows import best_by_rows, heads_by_rows
 from monogram.engine.topk.scores import sum_rows
 from monogram.errors import MemoryBudgetError
 from monogram.weights.common import Head, Tensors, Weights, checked
@@ -32,7 +33,7 @@ class Dense(Weights):
     linear = True
 
     def __init__(
-        self, matrix: NDArray[Any], scratch: Scratch | None = None, update_state: UpdateState | None = None
+        self, matrix: NDArray[Any], scratch: ScratchFolder | None = None, update_state: UpdateState | None = None
     ) -> None:
         self.matrix, self.scratch, self.update_state = matrix, scratch, update_state
 
@@ -88,9 +89,9 @@ class Dense(Weights):
         array = woodbury.rescaled(self.matrix, ratio, delta, threads)
         return Dense(array, update_state=replace(state, scale=scale))
 
-    def read_inverse(self, data: Csr) -> Readable:
+    def read_inverse(self, data: Csr) -> ReadableInverse:
         state = self.required_state()
-        return woodbury.Held(self.matrix, state.usable_scale(), state.c)
+        return woodbury.InverseInWeights(self.matrix, state.usable_scale(), state.c)
 
 
 class Fixed(Weights):

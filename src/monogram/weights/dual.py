@@ -10,13 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.inverse import dense
-from monogram.engine.inverse.dense import Readable, dual_solve, exact_columns, scale_rows
+from monogram.engine.gram.user_weights import scale_rows
+from monogram.engine.inverse.dual import DualInverse, dual_solve, exact_columns
+from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.dual import heads_by_gathering
-from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part, tell
+from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part, warn_not_converged
 from monogram.weights.update_state import UpdateState
 
 
@@ -105,7 +106,7 @@ class Dual(Weights):
 
     def columns(self, items: Indices) -> Float64:
         found, converged = exact_columns(self.inverse, self.by_item, self.penalties, items)
-        tell(converged)
+        warn_not_converged(converged)
         found *= self.scale[items] * self.penalties[items]
         # B has no diagonal: what stands there is δ = own − θ, and θ = −scale·c·ℓ.
         found[items, np.arange(len(items))] += self.own[items]
@@ -139,8 +140,8 @@ class Dual(Weights):
     def copy_with_head(self, head: Head, d: Float64, counts: Float64, *, budget: int, threads: int) -> Weights:
         return self.with_head(head, d, counts)  # K⁻¹ is never written to
 
-    def read_inverse(self, data: Csr) -> Readable:
-        return dense.Dual(self.inverse, data.T.tocsr(), self.penalties, 1)
+    def read_inverse(self, data: Csr) -> ReadableInverse:
+        return DualInverse(self.inverse, data.T.tocsr(), self.penalties, 1)
 
     def _solved(self, rows: Any, known: Indices, threads: int) -> tuple[Float64, Float64]:
         """Coefficients y over training users, and what each history item adds to its own score."""
@@ -160,7 +161,7 @@ class Dual(Weights):
         spread = sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape) @ self.by_item
         with parallel.blas_threads(threads):
             solved, converged = dual_solve(self.inverse, self.by_item, self.penalties, spread.T)
-        tell(converged)
+        warn_not_converged(converged)
         return solved.T
 
     def _known(self, rows: Any) -> Indices:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import row_sums
 from monogram.engine.runtime.arrays import Float64, Indices
-from monogram.engine.topk.best import Best, Eligible, best_by_products
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.by_products import best_by_products
 from monogram.engine.topk.scores import sum_rows
 from monogram.errors import ModelFileError
 from monogram.weights.common import Tensors, Weights, checked

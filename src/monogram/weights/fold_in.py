@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from monogram.engine.iterative.wrmf import ridges, solve
 from monogram.engine.runtime.arrays import Float64, Indices
-from monogram.engine.topk.best import Best, Eligible, best_by_products
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.by_products import best_by_products
 from monogram.errors import ModelFileError
 from monogram.weights.common import Tensors, Weights, checked
 
@@ -24,7 +25,7 @@ class FoldIn(Weights):
 
     Parameters
     ----------
-    items : Q, n × rank, turned so that QᵀQ is diagonal (see `engine.iterative.wrmf.turn`)
+    items : Q, n × rank, turned so that QᵀQ is diagonal (see `engine.iterative.wrmf.rotate_to_axes`)
     spectrum : that diagonal
     l2, alpha, nu : those of the training
     """

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.inverse import matrix_free
-from monogram.engine.inverse.dense import scale_rows
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices
@@ -155,12 +155,12 @@ class MatrixFree(Weights):
 
     def _solved(
         self, histories: Any, tolerance: float, threads: int
-    ) -> Iterator[tuple[Any, matrix_free.Solution, int]]:
+    ) -> Iterator[tuple[Any, matrix_free.CgSolution, int]]:
         """Batches of histories, their solutions, and where each batch starts."""
         for start, stop in batches(histories.shape[0], self.system.width):
             rows = histories[start:stop]
             found = matrix_free.solve(self.system, rows, tolerance=tolerance, threads=threads)
-            _tell(found.converged)
+            _warn_not_converged(found.converged)
             yield rows, found, start
 
     def _best(self, solution: Float64, terms: Terms, rows: Any, rules: Eligible, k: int, threads: int) -> Best:
@@ -180,7 +180,7 @@ class MatrixFree(Weights):
                 getattr(out, name)[open_] = getattr(ranked, name)
             open_ = open_[~certain]
             if width >= k + WIDEST and len(open_):
-                _uncertain(len(open_))
+                _warn_uncertain(len(open_))
                 break
             width *= 2
         return out
@@ -194,7 +194,7 @@ class MatrixFree(Weights):
         new = np.array([j for j in asked if j not in self._refined], np.int64)
         if len(new):
             exact, arrived = exact_diagonal(self.system, new, threads)
-            _tell(arrived)
+            _warn_not_converged(arrived)
             self._refined |= dict(zip(new.tolist(), exact.tolist(), strict=True))
         values[asked] = [self._refined[j] for j in asked]
         return values
@@ -245,7 +245,7 @@ def _chosen(pointers: Indices, items: Indices, shape: tuple[int, int], users: In
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
 
 
-def _tell(converged: bool) -> None:
+def _warn_not_converged(converged: bool) -> None:
     if not converged:
         warnings.warn(
             "some histories were not solved to the tolerance (`residuals` of what recommend gives tells how far): "
@@ -255,7 +255,7 @@ def _tell(converged: bool) -> None:
         )
 
 
-def _uncertain(lists: int) -> None:
+def _warn_uncertain(lists: int) -> None:
     warnings.warn(
         f"{lists} lists may lack an item: more than {WIDEST} candidates are too near to each other for the estimated "
         "diagonal; ask for fewer items, or use DLAE, which needs none",

@@ -35,7 +35,7 @@ def test_it_is_the_inverse_of_every_l2(seed, users, ratio, threads, known):
     scale = 1 + ratio * (dense**2).sum(axis=0)
     square = np.empty((12, 12), order="F")
     gram(matrix, square)
-    found = ridge_path.decompose(matrix, scale, known=square if known else None, dtype=np.float64, threads=threads)
+    found = ridge_path.decompose(matrix, scale, known_gram=square if known else None, dtype=np.float64, threads=threads)
     diagonals = found.diagonals(l2s)
     prepared = found.prepare(matrix)
     for l2, diagonal in zip(l2s, diagonals, strict=True):
@@ -49,7 +49,7 @@ def test_the_known_gram_stays_as_it_is():
     matrix, square = case(1), np.zeros((12, 12), order="F")
     gram(matrix, square)
     before = square.copy()
-    ridge_path.decompose(matrix, np.full(12, 2.0), known=square, dtype=np.float64)
+    ridge_path.decompose(matrix, np.full(12, 2.0), known_gram=square, dtype=np.float64)
     np.testing.assert_array_equal(square, before)
 
 
