@@ -53,7 +53,7 @@ ROOMS = {
     "engine": {"engine"},
     "weights": {"engine", "weights"},
     "store": set(),
-    "ranking": {"data", "engine", "weights"},
+    "ranking": {"data", "engine", "weights", "ranking"},
     "cluster": {"engine", "cluster"},
     "models": {"data", "engine", "weights", "store", "ranking", "cluster", "models"},
     "testing": {"data", "engine", "weights", "ranking", "models", "testing"},

@@ -23,7 +23,7 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
 from monogram.models import clusters, parameters
-from monogram.models.explanation import Explanation
+from monogram.ranking.explanation import Explanation
 from monogram.models.work import SOLVERS, ObservedLog, Report, Work, check_dtype, check_solver, scratch_folder
 from monogram.ranking import Recommendations
 from monogram.weights import Weights
