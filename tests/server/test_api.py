@@ -57,10 +57,10 @@ def test_reasons_for_too_much_are_refused(model, monkeypatch):
     monkeypatch.setattr(schemas, "SHARES", 19)
     entry = SimpleNamespace(model=model, weights=lambda _: model.weights_)
     asked = schemas.Recommend(histories=[["tea", "jam"], ["cup", "what"]], k=6, explain=True)
-    assert answers.Lists(entry, schemas.Recommend(histories=asked.histories, k=6)).question().k == 6
-    assert answers.Lists(entry, msgspec.structs.replace(asked, k=5)).question().k == 5
+    assert answers.ListsJob(entry, schemas.Recommend(histories=asked.histories, k=6)).query().k == 6
+    assert answers.ListsJob(entry, msgspec.structs.replace(asked, k=5)).query().k == 5
     with pytest.raises(mg.errors.ParameterError, match="histories of 3 items in all for 7 items each"):
-        answers.Lists(entry, msgspec.structs.replace(asked, k=7)).question()
+        answers.ListsJob(entry, msgspec.structs.replace(asked, k=7)).query()
 
 
 def test_a_truth_is_no_number(server):

@@ -1,4 +1,4 @@
-"""Requests that share a kernel call get the bits they would get alone."""
+"""Batching: concurrent requests share a turn, and the answers are those of single requests, to the last byte."""
 
 from __future__ import annotations
 
@@ -8,94 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import httpx
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import monogram as mg
-from monogram import ranking
-from monogram.models import live
 from monogram.server.batching import MOST, Batcher, Load
-from monogram.server.questions import Question, of_histories, of_users, rank
 
-from .conftest import ITEMS, USERS, pairs
-
-MODELS = [
-    mg.DEQL(l2=2),
-    mg.Tempered(l2=2),
-    mg.TwoStep(l2=2).fit(pairs(), solver="dual"),
-    mg.EASE(l2=2).fit(pairs()).prune(4),
-    mg.Popularity(),
-    mg.LRR(rank=3),
-    mg.WRMF(rank=3, epochs=2),
-]
-
-
-def of(model):
-    return model if "weights_" in vars(model) else model.fit(pairs())
-
-
-questions = st.lists(
-    st.tuples(
-        st.lists(st.lists(st.sampled_from([*ITEMS, "strange"]), max_size=6), min_size=1, max_size=4),
-        st.integers(1, 12),
-        st.booleans(),
-        st.sampled_from([None, ("tea", "jam", "cup", "honey"), ()]),
-        st.booleans(),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-@settings(max_examples=20)
-@given(asked=questions)
-def test_together_is_as_alone(model, asked):
-    log, weights = of(model)._learned()
-    head = live.weights(model, {"b": 0.9}) if model.name in ("deql", "tempered") else weights
-    made = [
-        Question(of_histories(histories, log), head if other else weights, k, allow, None, seen)
-        for histories, k, seen, allow, other in asked
-    ]
-    together, calls = rank(made, log, 2)
-    assert sum(rows for rows, _ in calls) == sum(len(one.rows) for one in made)
-    for question, best in zip(made, together, strict=True):
-        [alone], _ = rank([question], log, 1)
-        for name in ("items", "scores", "counts"):
-            np.testing.assert_array_equal(getattr(best, name), getattr(alone, name))
-        assert best.items.shape[1] == min(question.k, log.n_items)
-
-
-def test_dense_questions_share_one_call(model):
-    log, weights = model._learned()
-    made = [Question(of_histories([["tea"]], log), weights, k) for k in (1, 3, 5)]
-    made.append(Question(of_histories([["tea"]], log), weights, 3, deny=("jam",)))
-    assert [rows for rows, _ in rank(made, log, 1)[1]] == [3, 1]
-
-
-history = st.lists(st.sampled_from([*ITEMS, "strange", 42]), max_size=8) | st.dictionaries(
-    st.sampled_from([*ITEMS, "strange"]), st.floats(0, 1e6), max_size=8
-)
-
-
-@pytest.mark.parametrize("merge", ["binary", "sum"])
-@given(histories=st.lists(history, min_size=1, max_size=5))
-def test_histories_are_read_as_the_library_reads_them(merge, histories):
-    log = mg.Interactions.from_csr(np.eye(10), items=ITEMS, merge=merge)
-    mine, theirs = of_histories(histories, log), ranking.given_histories(histories, log)
-    for left, right in ((mine.pointers, "indptr"), (mine.items, "indices"), (mine.weights, "data")):
-        np.testing.assert_array_equal(left, getattr(theirs.matrix, right))
-    assert mine.unknown_items == list(theirs.unknown_items)
-
-
-def test_users_are_read_as_the_library_reads_them(model):
-    asked = ["u05", "who", "ann", "ann"]
-    mine, theirs = of_users(asked, model.log_), ranking.known_users(asked, model.log_)
-    np.testing.assert_array_equal(mine.matrix(10).toarray(), theirs.matrix.toarray())
-    assert mine.labels == ["u05", "ann", "ann"]
-    assert mine.unknown_users == ["who"]
+from .conftest import USERS
 
 
 @dataclass

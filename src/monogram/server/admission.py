@@ -10,9 +10,9 @@ import numpy as np
 
 from monogram.engine.runtime import memory
 from monogram.models.base import Recommender
+from monogram.ranking import unknown_ids
 from monogram.server.events import Change
 from monogram.server.security import Refused
-from monogram.weights import Dense, Dual
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Admission:
         ticket = _ticket(changes, model)
         both = [*waiting, ticket]
         if ticket.items or ticket.users:
-            _check_room(model, both)
+            _check_memory(model, both)
         if ticket.going:
             _check_left(model, both)
         self._tickets = both
@@ -59,30 +59,28 @@ def _ticket(changes: Sequence[Change], model: Recommender) -> Ticket:
         else:
             ticket.users.add(change.user)
             ticket.items.add(change.item)
-    ticket.items -= {one for one, at in zip(ticket.items, log.items.index(list(ticket.items)), strict=True) if at >= 0}
+    items = list(ticket.items)
+    ticket.items = set(unknown_ids(items, log.items.index(items)))
     return ticket
 
 
-def _check_room(model: Recommender, tickets: list[Ticket]) -> None:
-    """New weights stand beside the old ones for a while: a square of the items, or of the users."""
-    weights, log = model.weights_, model.log_
-    if isinstance(weights, Dense):
-        what, have, size = "items", log.n_items, weights.matrix.itemsize
-        new = set().union(*(one.items for one in tickets))
-    elif isinstance(weights, Dual):
-        what, have, size = "users", log.n_users, weights.inverse.itemsize
-        come = list(set().union(*(one.users for one in tickets)))
-        new = {one for one, at in zip(come, log.users.index(come), strict=True) if at < 0}
-    else:
+def _check_memory(model: Recommender, tickets: list[Ticket]) -> None:
+    """Refuse changes whose square array of weights, over items or users, would not fit beside the present one."""
+    axis, log = model.weights_.square_axis, model.log_
+    if axis is None:
         return
+    ids, known = (log.items, log.n_items) if axis == "items" else (log.users, log.n_users)
+    named = list(set().union(*(ticket.items if axis == "items" else ticket.users for ticket in tickets)))
+    new = len(unknown_ids(named, ids.index(named)))
     if not new:
         return
-    kept = 1 if model._kept is None or model._kept.gram is None else 2  # the Gram grows, too
-    needed, free = kept * (have + len(new)) ** 2 * size, memory.parse(None)
+    arrays = 1 if model._kept is None or model._kept.gram is None else 2  # a stored Gram grows, too
+    needed = arrays * (known + new) ** 2 * np.dtype(model.report_.dtype).itemsize
+    free = memory.parse(None)
     if needed > free:
         raise Refused(
             507, "no_room",
-            f"with {len(new):,} new {what} beside {have:,} the weights would take {memory.show(needed)}, but "
+            f"with {new:,} new {axis} beside {known:,} the weights would take {memory.show(needed)}, but "
             f"{memory.show(free)} of memory is free; nothing was stored. Fit a larger log elsewhere, and reload",
         )  # fmt: skip
 

@@ -1,4 +1,7 @@
-"""What is done for a request once it is decoded: plain functions of a model, in a worker thread."""
+"""The answers to decoded requests: queries of the ranking layer, and their results in the schemas' form.
+
+These functions run in worker threads.
+"""
 
 from __future__ import annotations
 
@@ -9,207 +12,194 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import UNSET
 
-from monogram.engine.topk.best import Best
+from monogram import ranking
+from monogram.data.interactions import Interactions
 from monogram.errors import ParameterError, UnknownIdError
-from monogram.ranking import shorten
-from monogram.server import questions, schemas
-from monogram.server.questions import Question, Rows
+from monogram.ranking import Histories, Query, RankedLists, Rules
+from monogram.server import schemas
 
 if TYPE_CHECKING:
     from monogram.server.shelf import Entry
 
-REASONS = 3  # shown with explain=true
+REASONS = 3  # shares of an item that explain=true shows
 
 
-class Lists:
-    """A request for ranked items: by users, by histories, or items like others."""
+class ListsJob:
+    """One request for ranked items: for users, for histories, or similar to items."""
 
-    def __init__(self, entry: Entry, asked: schemas.Recommend | schemas.Similar) -> None:
-        self.entry, self.asked = entry, asked
+    def __init__(self, entry: Entry, request: schemas.Recommend | schemas.Similar) -> None:
+        self.entry, self.request = entry, request
         self.reasons, self.with_history = 0, False
-        if isinstance(asked, schemas.Recommend):
-            self.label = "user" if one_of_two(asked.users, asked.histories, "users", "histories") else "history"
-            self.size = len(asked.users or asked.histories)  # type: ignore[arg-type]
-            self.reasons = REASONS if asked.explain is True else int(asked.explain)
-            self.with_history = asked.with_history
-            if self.reasons and self.size * asked.k > schemas.EXPLAINED:
+        if isinstance(request, schemas.Recommend):
+            by_user = first_is_set(request.users, request.histories, "users", "histories")
+            self.label = "user" if by_user else "history"
+            self.size = len(request.users or request.histories)  # type: ignore[arg-type]
+            self.reasons = REASONS if request.explain is True else int(request.explain)
+            self.with_history = request.with_history
+            if self.reasons and self.size * request.k > schemas.EXPLAINED:
                 raise ParameterError(
-                    f"reasons for {self.size:,} lists of {asked.k:,} items; expected at most "
+                    f"reasons for {self.size:,} lists of {request.k:,} items; expected at most "
                     f"{schemas.EXPLAINED:,} items in all: ask for fewer, or without explain"
                 )
         else:
-            self.label, self.size = "item", len(asked.items)
+            self.label, self.size = "item", len(request.items)
 
-    def question(self) -> Question:
-        """What is to be ranked."""
-        asked, log = self.asked, self.entry.model.log_
-        weights = self.entry.weights(asked.parameters)
-        if isinstance(asked, schemas.Similar):
-            return Question(_items(asked.items, log), weights, asked.k)
-        rows = rows_of(asked.users, asked.histories, log)
-        if self.reasons and rows.pointers[-1] * asked.k > schemas.SHARES:
+    def query(self) -> Query:
+        """The histories to rank, and the rules."""
+        request, log = self.request, self.entry.model.log_
+        weights = self.entry.weights(request.parameters)
+        if isinstance(request, schemas.Similar):
+            return Query(ranking.item_histories(request.items, log), weights, request.k)
+        histories = requested_histories(request.users, request.histories, log)
+        entries = int(histories.pointers[-1])
+        if self.reasons and entries * request.k > schemas.SHARES:
             raise ParameterError(
-                f"reasons from histories of {rows.pointers[-1]:,} items in all for {asked.k:,} items each; expected at "
+                f"reasons from histories of {entries:,} items in all for {request.k:,} items each; expected at "
                 f"most {schemas.SHARES:,} shares: ask for fewer, or without explain"
             )
-        allow, deny = (None if rule is None else tuple(rule) for rule in (asked.allow, asked.deny))
-        return Question(rows, weights, asked.k, allow, deny, asked.exclude_seen)
+        allow, deny = (None if rule is None else tuple(rule) for rule in (request.allow, request.deny))
+        return Query(histories, weights, request.k, Rules(allow, deny, request.exclude_seen))
 
-    def answer(self, question: Question, best: Best) -> bytes:
-        """The body of the answer."""
-        rows, catalogue = question.rows, self.entry.catalogue
-        counts = best.counts.tolist()
-        places = [best.items[row, :count].tolist() for row, count in enumerate(counts)]
-        flat = [place for mine in places for place in mine]
-        ids = iter(self.entry.model.log_.items.ids(flat) if flat else [])
+    def body(self, query: Query, lists: RankedLists) -> bytes:
+        """The encoded answer."""
+        histories, best, catalogue = query.histories, lists.best, self.entry.catalogue
+        labels, counts = histories.labels(), best.counts.tolist()
+        indices = [best.items[row, :count].tolist() for row, count in enumerate(counts)]
+        ids = iter(_ids([index for row in indices for index in row], self.entry.model.log_))
         results = []
-        for row, (mine, count) in enumerate(zip(places, counts, strict=True)):
+        for row, (row_indices, count) in enumerate(zip(indices, counts, strict=True)):
             scores = best.scores[row, :count].tolist()
             ranked = [
-                schemas.Ranked(next(ids), score, rank, catalogue.columns(place))
-                for rank, (place, score) in enumerate(zip(mine, scores, strict=True), 1)
+                schemas.Ranked(next(ids), score, rank, catalogue.columns(index))
+                for rank, (index, score) in enumerate(zip(row_indices, scores, strict=True), 1)
             ]
             if self.reasons:
-                self._reasons(question, row, mine, ranked)
-            seen = self._seen(rows, row) if self.with_history else UNSET
-            results.append(schemas.List(**{self.label: rows.labels[row]}, items=ranked, seen=seen))
-        unknown = dict.fromkeys([*rows.unknown_items, *self._unknown_rules()])
-        empty = [rows.labels[row] for row in np.flatnonzero(np.diff(rows.pointers) == 0)]
-        return schemas.encode(schemas.Lists(self.entry.name, results, rows.unknown_users, list(unknown), empty))
+                self._add_reasons(query, row, row_indices, ranked)
+            seen = self._seen(histories, row) if self.with_history else UNSET
+            results.append(schemas.List(**{self.label: labels[row]}, items=ranked, seen=seen))
+        unknown = list(dict.fromkeys([*histories.unknown_items, *lists.unknown_items]))
+        empty = [labels[row] for row in histories.empty_rows()]
+        answer = schemas.Lists(self.entry.name, results, list(histories.unknown_users), unknown, empty)
+        return schemas.encode(answer)
 
-    def _unknown_rules(self) -> list[Any]:
-        if isinstance(self.asked, schemas.Similar):
-            return []
-        ids = [*(self.asked.allow or ()), *(self.asked.deny or ())]
-        if not ids:
-            return []
-        index = self.entry.model.log_.items.index(ids)
-        return [one for one, place in zip(ids, index, strict=True) if place < 0]
+    def _add_reasons(self, query: Query, row: int, indices: list[int], ranked: list[schemas.Ranked]) -> None:
+        history = query.histories.row_matrix(row)
+        ids = _ids(history.indices, self.entry.model.log_)
+        for index, item in zip(indices, ranked, strict=True):
+            item.because = _largest(ranking.shares(query.weights, history, index), ids, self.reasons)
 
-    def _reasons(self, question: Question, row: int, places: list[int], ranked: list[schemas.Ranked]) -> None:
-        history = _one(question.rows, row, self.entry)
-        ids = self.entry.model.log_.items.ids(history.indices) if history.nnz else []
-        for place, one in zip(places, ranked, strict=True):
-            one.because = _shares(question.weights, history, ids, place, self.reasons)
-
-    def _seen(self, rows: Rows, row: int) -> list[schemas.Seen]:
-        span = rows.one(row)
-        places = rows.items[span].tolist()
-        ids = self.entry.model.log_.items.ids(places) if places else []
+    def _seen(self, histories: Histories, row: int) -> list[schemas.Seen]:
+        span = histories.span(row)
+        indices = histories.items[span].tolist()
+        weights = histories.weights[span].tolist()
         return [
-            schemas.Seen(id_, weight, self.entry.catalogue.columns(place))
-            for id_, weight, place in zip(ids, rows.weights[span].tolist(), places, strict=True)
+            schemas.Seen(id_, weight, self.entry.catalogue.columns(index))
+            for id_, weight, index in zip(_ids(indices, self.entry.model.log_), weights, indices, strict=True)
         ]
 
 
-def rank_all(entry: Entry, jobs: Sequence[Lists], threads: int) -> Callable[[], list[Any]]:
-    """Rank several requests to one model, by as few kernel calls as may be.
+def rank_all(entry: Entry, jobs: Sequence[ListsJob], threads: int) -> Callable[[], list[Any]]:
+    """Rank the requests of a batch to one model, in as few kernel calls as possible.
 
-    What it gives writes their bodies; an exception where one failed.
+    Returns a function that encodes the answers, in order; the answer to a request that failed is its exception.
     """
-    asked = [_tried(job.question) for job in jobs]
-    ready = [one for one in asked if isinstance(one, Question)]
-    found, calls = questions.rank(ready, entry.model.log_, threads)
-    entry.note(calls)
+    queries = [_result_or_error(job.query) for job in jobs]
+    ready = [query for query in queries if isinstance(query, Query)]
+    ranked, calls = ranking.rank(ready, entry.model.log_.items, threads)
+    entry.count_calls(calls)
 
-    def rest() -> list[Any]:
-        best = iter(found)
+    def encode() -> list[Any]:
+        lists = iter(ranked)
         return [
-            _tried(partial(job.answer, one, next(best))) if isinstance(one, Question) else one
-            for job, one in zip(jobs, asked, strict=True)
+            _result_or_error(partial(job.body, query, next(lists))) if isinstance(query, Query) else query
+            for job, query in zip(jobs, queries, strict=True)
         ]
 
-    return rest
+    return encode
 
 
-def _tried(function: Callable[[], Any]) -> Any:
-    """What a function gives, or the exception it raised: the others of a turn are to have their answers."""
+def _result_or_error(function: Callable[[], Any]) -> Any:
+    """The result of a function, or the exception it raised: one request of a batch must not fail the others."""
     try:
         return function()
     except Exception as error:
         return error
 
 
-def score(entry: Entry, asked: schemas.Score, threads: int) -> bytes:
-    """The body of /v1/score."""
-    label = "user" if one_of_two(asked.users, asked.histories, "users", "histories") else "history"
+def score(entry: Entry, request: schemas.Score, threads: int) -> bytes:
+    """The answer of /v1/score."""
+    label = "user" if first_is_set(request.users, request.histories, "users", "histories") else "history"
     log = entry.model.log_
-    rows = rows_of(asked.users, asked.histories, log)
-    index = log.items.index(asked.items)
-    known = index >= 0
-    table = np.full((len(rows), len(index)), np.nan)
-    if len(rows) and known.any():
-        table[:, known] = entry.weights(asked.parameters).score(rows.matrix(log.n_items), index[known], threads)
+    histories = requested_histories(request.users, request.histories, log)
+    index = log.items.index(request.items)
+    table = ranking.score(entry.weights(request.parameters), histories, index, threads)
     results = [
-        schemas.Scores(**{label: one}, scores=line) for one, line in zip(rows.labels, table.tolist(), strict=True)
+        schemas.Scores(**{label: row_label}, scores=row)
+        for row_label, row in zip(histories.labels(), table.tolist(), strict=True)
     ]
-    missing = [one for one, place in zip(asked.items, index, strict=True) if place < 0]
-    unknown = list(dict.fromkeys([*rows.unknown_items, *missing]))
-    return schemas.encode(schemas.Scored(entry.name, list(asked.items), results, rows.unknown_users, unknown))
+    unknown = list(dict.fromkeys([*histories.unknown_items, *ranking.unknown_ids(request.items, index)]))
+    answer = schemas.Scored(entry.name, list(request.items), results, list(histories.unknown_users), unknown)
+    return schemas.encode(answer)
 
 
-def explain(entry: Entry, asked: schemas.Explain) -> bytes:
-    """The body of /v1/explain."""
-    by_user = one_of_two(asked.user, asked.history, "user", "history")
+def explain(entry: Entry, request: schemas.Explain) -> bytes:
+    """The answer of /v1/explain."""
+    by_user = first_is_set(request.user, request.history, "user", "history")
+    users, given = ([request.user], UNSET) if by_user else (UNSET, [request.history])
     log = entry.model.log_
-    rows = rows_of([asked.user], UNSET, log) if by_user else rows_of(UNSET, [asked.history], log)
-    if rows.unknown_users:
-        raise UnknownIdError(f"user {shorten(asked.user)!r} is not one of the {log.n_users:,} users this model knows")
-    place = int(log.items.index([asked.item])[0])
-    if place < 0:
-        raise UnknownIdError(f"item {shorten(asked.item)!r} is not one of the {log.n_items:,} items this model knows")
-    history, weights = _one(rows, 0, entry), entry.weights(asked.parameters)
-    shares = _shares(weights, history, log.items.ids(history.indices) if history.nnz else [], place, history.nnz + 1)
-    total = sum(one.share for one in shares)
-    base = float(weights.base(np.array([place]))[0])
-    shown = [one for one in shares if one.item is not None][: asked.top]
-    rest = total - base - sum(one.share for one in shown)
+    histories = requested_histories(users, given, log)
+    if histories.unknown_users:
+        name = ranking.shorten(request.user)
+        raise UnknownIdError(f"user {name!r} is not one of the {log.n_users:,} users this model knows")
+    index = ranking.item_index(request.item, log.items)
+    history = histories.row_matrix(0)
+    shares = ranking.shares(entry.weights(request.parameters), history, index)
+    largest = _largest(shares, _ids(history.indices, log), history.nnz + 1)
+    shown = [share for share in largest if share.item is not None][: request.top]
+    rest = shares.score - shares.base - sum(share.share for share in shown)
     return schemas.encode(
         schemas.Explained(
             model=entry.name,
-            item=log.items[place],
-            score=total,
-            base=base,
+            item=log.items[index],
+            score=shares.score,
+            base=shares.base,
             shares=shown,
             rest=rest if len(shown) < history.nnz else 0.0,
-            unknown_items=rows.unknown_items,
-            columns=entry.catalogue.columns(place),
+            unknown_items=list(histories.unknown_items),
+            columns=entry.catalogue.columns(index),
         )
     )
 
 
-def _shares(weights: Any, history: Any, ids: list[Any], place: int, most: int) -> list[schemas.Share]:
-    """The largest shares of a score; the part that no history changes as item None."""
-    base = weights.base(np.array([place]))
-    values = np.concatenate([weights.shares(history, place), base[base != 0]])
-    order = np.argsort(-np.abs(values), kind="stable")[:most].tolist()
-    return [schemas.Share(ids[at] if at < len(ids) else None, float(values[at])) for at in order]
+def _largest(shares: ranking.Shares, ids: list[Any], number: int) -> list[schemas.Share]:
+    """The largest shares of a score by item id; item None is the base, which no history changes."""
+    return [
+        schemas.Share(None if position is None else ids[position], share) for position, share in shares.largest(number)
+    ]
 
 
-def _one(rows: Rows, row: int, entry: Entry) -> Any:
-    span = rows.one(row)
-    pointers = np.array([0, span.stop - span.start])
-    alone = Rows(pointers, rows.items[span], rows.weights[span], [rows.labels[row]], [], [])
-    return alone.matrix(entry.model.log_.n_items)
+def _ids(indices: list[int] | np.ndarray[Any, Any], log: Interactions) -> list[Any]:
+    """Ids of items by their indices."""
+    return log.items.ids(indices) if len(indices) else []
 
 
-def _items(ids: list[Any], log: Any) -> Rows:
-    """Each known item as a history of its own."""
-    index = log.items.index(ids)
-    rows = questions.of_histories([[one] for one, at in zip(ids, index, strict=True) if at >= 0], log)
-    at = index[index >= 0]
-    unknown = [one for one, place in zip(ids, index, strict=True) if place < 0]
-    return Rows(rows.pointers, rows.items, rows.weights, log.items.ids(at) if len(at) else [], [], unknown)
+def requested_histories(users: Any, histories: Any, log: Interactions) -> Histories:
+    """The rows of a request: of the users, or of the histories, whichever is set."""
+    if histories is UNSET:
+        return ranking.user_histories(users, log)
+    return ranking.merged_histories([_ids_and_weights(history) for history in histories], log)
 
 
-def rows_of(users: Any, histories: Any, log: Any) -> Rows:
-    """The rows of whichever was given."""
-    return questions.of_users(users, log) if histories is UNSET else questions.of_histories(histories, log)
+def _ids_and_weights(history: list[Any] | dict[Any, float]) -> Any:
+    """A decoded history in the form that `merged_histories` takes; the schemas have checked it."""
+    if isinstance(history, dict):
+        return list(history), np.fromiter(history.values(), np.float64, len(history))
+    return history, None
 
 
-def one_of_two(left: Any, right: Any, first: str, second: str) -> bool:
-    """Whether it is the first that was given; both or neither is an error."""
+def first_is_set(left: Any, right: Any, first: str, second: str) -> bool:
+    """Whether the first of two fields is set; both or neither is an error."""
     if (left is UNSET) == (right is UNSET):
-        given = "both" if left is not UNSET else "neither"
-        raise ParameterError(f"{given} of {first} and {second} was given; expected one of them")
+        number = "both" if left is not UNSET else "neither"
+        raise ParameterError(f"{number} of {first} and {second} was given; expected one of them")
     return left is not UNSET

@@ -14,11 +14,12 @@ wishes to be forgotten among them still are; the server goes on, says so (`updat
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import scipy.sparse as sp
 
@@ -26,15 +27,15 @@ from monogram import store as store_
 from monogram.data.interactions import Interactions
 from monogram.errors import ModelFileError, MonogramError, StorageError
 from monogram.models import files, updates
-from monogram.models.full_rank import FullRank
 from monogram.server import logs, schemas
 from monogram.server.admission import Admission, Ticket
 from monogram.server.events import ALL, Change, EventStore
 from monogram.server.shelf import Shelf, stamp
-from monogram.weights import Dense
+from monogram.weights.common import share
 
 if TYPE_CHECKING:
     from monogram.models.base import Recommender
+    from monogram.models.full_rank import FullRank
 
 AGAIN, LONGEST = 5.0, 60.0  # seconds after a failure, twice as many after each further one
 MARK = "serve-"  # in the names of files half written: one that is found is of a server that was killed
@@ -211,26 +212,15 @@ def changed(model: Recommender, changes: list[Change], threads: int) -> tuple[Re
     known = [user for user in wishes if user in model.log_.users]
     if not known and not events:
         return model, False
-    if not isinstance(model, FullRank):
-        raise ModelFileError(f"a {type(model).__name__} cannot follow events")
-    fresh = type(model)(**model.params())
-    fresh._become(model.log_, _sealed(model), model.report_, kept=model._kept)
+    updates.check(model)
+    # A copy shares the arrays and makes them read-only, so that the update makes new ones.
+    fresh = cast("FullRank", copy.copy(model))
     if events:
         updates.exchange_users(fresh, known, _log(events, model.log_), updates.How(threads=threads))
     else:
         fresh.forget_users(known, threads=threads)
-    _sealed(fresh)
+    share(fresh.weights_)  # read-only as a model of a file: the kernels are compiled for that
     return fresh, bool(known)
-
-
-def _sealed(model: FullRank) -> Any:
-    """The weights of a model, made read-only: a change then makes new arrays, and readers keep what they have."""
-    weights = model.weights_
-    if isinstance(weights, Dense):
-        weights.matrix.setflags(write=False)
-    if model._kept is not None and model._kept.gram is not None:
-        model._kept.gram.setflags(write=False)
-    return weights
 
 
 def _log(events: list[Change], log: Interactions) -> Interactions:

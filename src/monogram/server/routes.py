@@ -79,7 +79,7 @@ class Handlers:
 
     async def _lists(self, asked: schemas.Recommend | schemas.Similar) -> Response:
         entry = self.shelf.get(asked.model)
-        job = answers.Lists(entry, asked)
+        job = answers.ListsJob(entry, asked)
         _note(entry, job.size)
         return body(await entry.batcher.ask(job))
 

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
+from monogram import ranking
 from monogram.engine.runtime import parallel
 from monogram.errors import DataError, ModelFileError, MonogramError, UnknownIdError, one_of
 from monogram.models import files, live
 from monogram.models.base import Recommender
-from monogram.server import answers, catalogue, logs, questions, schemas
+from monogram.server import answers, catalogue, logs, schemas
 from monogram.server.batching import Batcher, Load
 from monogram.server.catalogue import Catalogue, Table
 from monogram.server.metrics import Metrics
@@ -56,17 +57,18 @@ class Entry:
             self._heads[key] = found
         return found
 
-    def note(self, calls: list[tuple[int, float]]) -> None:
-        """Count kernel calls."""
-        for rows, seconds in calls:
-            self.kernel.inc(seconds)
-            self.batches.observe(rows)
+    def count_calls(self, calls: list[ranking.KernelCall]) -> None:
+        """Add kernel calls to the metrics."""
+        for call in calls:
+            self.kernel.inc(call.seconds)
+            self.batches.observe(call.rows)
 
     def probe(self) -> None:
         """Have it answer a history, or raise."""
         log = self.model.log_
-        asked = questions.of_histories([[log.items[0]]], log)
-        [best], _ = questions.rank([questions.Question(asked, self.model.weights_, k=1)], log, threads=1)
+        histories = ranking.item_histories([log.items[0]], log)
+        [lists], _ = ranking.rank([ranking.Query(histories, self.model.weights_, k=1)], log.items, threads=1)
+        best = lists.best
         if not np.isfinite(best.scores[0, : best.counts[0]]).all():
             raise ModelFileError(f"the model {self.name!r} answered a probe with a score that is no number")
 

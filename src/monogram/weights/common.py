@@ -26,6 +26,14 @@ class Weights(Protocol):
         """Whether the scores are the history times W, and nothing else: then `columns` is all there is to know."""
 
     @property
+    def batch_invariant(self) -> bool:
+        """Whether `best` gives a history the same list, to the last bit, whatever other histories are in the batch."""
+
+    @property
+    def square_axis(self) -> str | None:
+        """ "items" or "users" where the weights are a square array over that axis, which an update makes anew."""
+
+    @property
     def nbytes(self) -> int:
         """Bytes held beside the training data."""
 

@@ -22,6 +22,8 @@ class Dense:
 
     kind = "dense"
     linear = True
+    batch_invariant = True
+    square_axis: str | None = "items"
 
     def __init__(self, matrix: NDArray[Any], scratch: Scratch | None = None) -> None:
         self.matrix, self.scratch = matrix, scratch
@@ -64,6 +66,8 @@ class Fixed:
 
     kind = "fixed"
     linear = False
+    batch_invariant = True
+    square_axis: str | None = None
 
     def __init__(self, scores: Float64) -> None:
         self.scores = scores

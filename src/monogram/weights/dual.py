@@ -36,6 +36,8 @@ class Dual:
 
     kind = "dual"
     linear = True
+    batch_invariant = False
+    square_axis: str | None = "users"
     batch = 256
 
     def __init__(

@@ -34,6 +34,8 @@ class Factors:
     """
 
     kind = "factors"
+    batch_invariant = False
+    square_axis: str | None = None
 
     def __init__(
         self,

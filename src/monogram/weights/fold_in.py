@@ -31,6 +31,8 @@ class FoldIn:
 
     kind = "folded"
     linear = False
+    batch_invariant = False
+    square_axis: str | None = None
 
     def __init__(self, items: NDArray[Any], spectrum: Float64, *, l2: float, alpha: float, nu: float) -> None:
         self.items, self.spectrum, self.l2, self.alpha, self.nu = items, spectrum, l2, alpha, nu

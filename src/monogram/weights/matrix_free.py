@@ -53,6 +53,8 @@ class MatrixFree:
 
     kind = "free"
     linear = True
+    batch_invariant = False
+    square_axis: str | None = None
 
     def __init__(
         self,

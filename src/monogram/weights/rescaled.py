@@ -28,6 +28,8 @@ class Rescaled:
 
     kind = "rescaled"
     linear = True
+    batch_invariant = True
+    square_axis: str | None = None
 
     def __init__(self, dense: Dense, factors: Float64, delta: Float64) -> None:
         self.dense, self.factors, self.delta = dense, factors, delta

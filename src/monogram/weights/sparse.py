@@ -19,6 +19,8 @@ class Sparse:
 
     kind = "sparse"
     linear = True
+    batch_invariant = True
+    square_axis: str | None = None
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix

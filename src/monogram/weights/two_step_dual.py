@@ -37,6 +37,8 @@ class TwoStepDual:
 
     kind = "twice"
     linear = True
+    batch_invariant = False
+    square_axis: str | None = None
 
     def __init__(self, first: Dual, share: float, factors: Float64, basis: NDArray[Any] | None = None) -> None:
         self.first, self.share, self.factors = first, share, factors
