@@ -33,8 +33,6 @@ def id_list(ids: Any, name: str = "the list of ids") -> list[Any]:
 
 def unknown_ids(ids: Sequence[Any], index: Indices) -> list[Any]:
     """The ids whose index in a vocabulary is negative: the vocabulary does not have them."""
-    if (index >= 0).all():
-        return []
     return [id_ for id_, position in zip(ids, index.tolist(), strict=True) if position < 0]
 
 

@@ -24,9 +24,11 @@ LARGEST = float(np.finfo(np.float32).max)
 History = tuple[Sequence[Any], Float64 | None]  # item ids, and a weight for each; None: every item counts 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Histories:
     """A batch of histories in CSR form, a label for each row, and the requested ids that are unknown.
+
+    It is not changed once it is made; it is not declared frozen, which would double the time to make one.
 
     Parameters
     ----------
@@ -182,7 +184,8 @@ def merged_histories(histories: Sequence[History], log: Interactions) -> Histori
     for ids, values in histories:
         positions = index[start : start + len(ids)]
         start += len(ids)
-        unknown |= dict.fromkeys(unknown_ids(ids, positions))
+        if missing := unknown_ids(ids, positions):
+            unknown |= dict.fromkeys(missing)
         row_items, row_weights = _merged(positions, values, log.merge == "binary")
         items.append(row_items)
         weights.append(row_weights)
