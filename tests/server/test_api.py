@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import monogram as mg
-from monogram.server import answers, schemas
+from monogram.server.http import schemas
+from monogram.server.queries import responses
 
 from .conftest import ITEMS, TITLES, USERS, pairs
 
@@ -57,10 +58,10 @@ def test_reasons_for_too_much_are_refused(model, monkeypatch):
     monkeypatch.setattr(schemas, "SHARES", 19)
     entry = SimpleNamespace(model=model, weights=lambda _: model.weights_)
     asked = schemas.Recommend(histories=[["tea", "jam"], ["cup", "what"]], k=6, explain=True)
-    assert answers.ListsJob(entry, schemas.Recommend(histories=asked.histories, k=6)).query().k == 6
-    assert answers.ListsJob(entry, msgspec.structs.replace(asked, k=5)).query().k == 5
+    assert responses.ListsJob(entry, schemas.Recommend(histories=asked.histories, k=6)).query().k == 6
+    assert responses.ListsJob(entry, msgspec.structs.replace(asked, k=5)).query().k == 5
     with pytest.raises(mg.errors.ParameterError, match="histories of 3 items in all for 7 items each"):
-        answers.ListsJob(entry, msgspec.structs.replace(asked, k=7)).query()
+        responses.ListsJob(entry, msgspec.structs.replace(asked, k=7)).query()
 
 
 def test_a_truth_is_no_number(server):
@@ -216,7 +217,7 @@ def test_health_metrics_and_the_page(server):
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert server.client.get("/page/index.html").status_code == 200
-    assert server.client.get("/page/../shelf.py").status_code == 404
+    assert server.client.get("/page/../app.py").status_code == 404
 
 
 def test_without_updates_events_are_refused(server):

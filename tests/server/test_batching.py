@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from monogram.server.batching import MOST, Batcher, Load
+from monogram.server.queries.batching import MOST, Batcher, Load
 
 from .conftest import USERS
 

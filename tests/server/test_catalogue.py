@@ -8,8 +8,8 @@ import pytest
 
 import monogram as mg
 from monogram.errors import DataError
-from monogram.server import catalogue
-from monogram.server.catalogue import Catalogue
+from monogram.server.queries import catalogue
+from monogram.server.queries.catalogue import Catalogue
 
 
 @pytest.fixture(scope="module")

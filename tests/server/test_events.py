@@ -19,9 +19,9 @@ import pytest
 
 import monogram as mg
 from monogram.errors import ParameterError, StorageError
-from monogram.server.database import connect
-from monogram.server.events import Change, EventStore, Writer
-from monogram.server.refresh import changed
+from monogram.server.updates.database import connect
+from monogram.server.updates.events import Change, EventStore, Writer
+from monogram.server.updates.refresh import changed
 
 from .conftest import Server, pairs
 

@@ -14,13 +14,14 @@ import pytest
 import monogram as mg
 from monogram.errors import MemoryBudgetError, StorageError
 from monogram.models import files, updates
-from monogram.server import admission, refresh, shelf
-from monogram.server.admission import Admission
+from monogram.server import model_registry
 from monogram.server.app import close, prepare
-from monogram.server.events import Change, EventStore
-from monogram.server.refresh import changed
-from monogram.server.security import Refused
+from monogram.server.http.security import Refused
 from monogram.server.settings import Settings
+from monogram.server.updates import admission, refresh
+from monogram.server.updates.admission import Admission
+from monogram.server.updates.events import Change, EventStore
+from monogram.server.updates.refresh import changed
 
 from .conftest import USERS, pairs
 
@@ -157,14 +158,14 @@ def test_a_file_whose_users_all_wished_to_be_forgotten_is_not_served(folder):
 def test_reading_the_items_again_undoes_no_refresh(folder, monkeypatch):
     items = folder / "items.csv"
     items.write_text("item,title\ntea,0\n")
-    probe = shelf.Entry.probe
+    probe = model_registry.Entry.probe
 
     def slowly(entry):
         time.sleep(0.02)
         probe(entry)
 
     with following(folder, items=str(items), snapshot=1000) as state:
-        monkeypatch.setattr(shelf.Entry, "probe", slowly)
+        monkeypatch.setattr(model_registry.Entry, "probe", slowly)
         end = threading.Event()
 
         def read() -> None:

@@ -9,10 +9,10 @@ import socket
 import pytest
 
 from monogram.server import settings as settings_
-from monogram.server.batching import Load
-from monogram.server.gate import AT_ONCE, Gate
+from monogram.server.http.middleware import AT_ONCE, Gate
+from monogram.server.http.security import Door, Refused
 from monogram.server.metrics import Metrics
-from monogram.server.security import Door, Refused
+from monogram.server.queries.batching import Load
 from monogram.server.settings import Settings, digest, is_loopback, named, read_key
 
 KEY = "a key of at least sixteen"

@@ -14,16 +14,16 @@ from starlette.staticfiles import StaticFiles
 
 from monogram.errors import MonogramError
 from monogram.models import updates
-from monogram.server.batching import Load
-from monogram.server.envelope import KINDS, described, envelope
-from monogram.server.events import EventStore, Writer
-from monogram.server.gate import NOTES, Gate
+from monogram.server.http.errors import KINDS, described, envelope
+from monogram.server.http.middleware import NOTES, Gate
+from monogram.server.http.openapi import document
+from monogram.server.http.routes import JSON, PAGE, State, router
 from monogram.server.metrics import Metrics
-from monogram.server.openapi import document
-from monogram.server.refresh import Follower
-from monogram.server.routes import JSON, PAGE, State, router
+from monogram.server.model_registry import Shelf
+from monogram.server.queries.batching import Load
 from monogram.server.settings import Settings
-from monogram.server.shelf import Shelf
+from monogram.server.updates.events import EventStore, Writer
+from monogram.server.updates.refresh import Follower
 
 QUESTIONS = ("/v1/recommend", "/v1/similar", "/v1/explain", "/v1/score")
 Begin = Callable[[State], Any]

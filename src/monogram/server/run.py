@@ -87,7 +87,7 @@ def work(settings: Settings, listening: socket.socket, parent: int | None = None
 def _server(app: Any, settings: Settings) -> Any:
     import uvicorn
 
-    from monogram.server.protocol import guarded
+    from monogram.server.http.protocol import guarded
 
     class Server(uvicorn.Server):
         @contextlib.contextmanager

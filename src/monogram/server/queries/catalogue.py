@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from monogram.data.interactions import Interactions
 from monogram.errors import DataError
-from monogram.server.schemas import Found, Page
+from monogram.server.http.schemas import Found, Page
 
 IDS = ("item", "item_id", "itemid", "id", "sku")
 TITLES = ("title", "name", "label")

@@ -13,16 +13,17 @@ from fastapi import APIRouter, Request, Response
 
 from monogram.errors import ParameterError
 from monogram.models import live
-from monogram.server import answers, schemas
-from monogram.server.events import Change, Writer
-from monogram.server.gate import NOTES
+from monogram.server.http import schemas
+from monogram.server.http.middleware import NOTES
+from monogram.server.http.openapi import operation
+from monogram.server.http.security import Refused
 from monogram.server.metrics import Metrics
-from monogram.server.openapi import operation
-from monogram.server.refresh import Follower
-from monogram.server.security import Refused
-from monogram.server.shelf import Entry, Shelf
+from monogram.server.model_registry import Entry, Shelf
+from monogram.server.queries import responses
+from monogram.server.updates.events import Change, Writer
+from monogram.server.updates.refresh import Follower
 
-PAGE = Path(__file__).parent / "page"
+PAGE = Path(__file__).parents[1] / "page"
 JSON = "application/json"
 Struct = TypeVar("Struct")
 
@@ -79,7 +80,7 @@ class Handlers:
 
     async def _lists(self, asked: schemas.Recommend | schemas.Similar) -> Response:
         entry = self.shelf.get(asked.model)
-        job = answers.ListsJob(entry, asked)
+        job = responses.ListsJob(entry, asked)
         _note(entry, job.size)
         return body(await entry.batcher.ask(job))
 
@@ -91,14 +92,14 @@ class Handlers:
         if rows * len(asked.items) > 1_000_000:
             raise ParameterError(f"{rows:,} rows of {len(asked.items):,} scores; expected at most 1,000,000 in all")
         _note(entry, rows)
-        return body(await self._aside(answers.score, entry, asked, self.shelf.threads))
+        return body(await self._aside(responses.score, entry, asked, self.shelf.threads))
 
     async def explain(self, request: Request) -> Response:
         """Why an item has its score."""
         asked = await read(request, schemas.Explain)
         entry = self.shelf.get(asked.model)
         _note(entry, 1)
-        return body(await self._aside(answers.explain, entry, asked))
+        return body(await self._aside(responses.explain, entry, asked))
 
     async def models(self, request: Request) -> Response:
         """The models that are served."""
@@ -174,7 +175,7 @@ class Handlers:
         return body(schemas.encode(schemas.Reloads(done)))
 
     async def alive(self, request: Request) -> Response:
-        """Whether the process answers."""
+        """Whether the process responses."""
         return body(schemas.encode(schemas.State("ok")))
 
     async def ready(self, request: Request) -> Response:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from monogram._version import __version__
-from monogram.server import schemas
+from monogram.server.http import schemas
 
 REF = "#/components/schemas/{name}"
 ALL = (

@@ -11,8 +11,8 @@ import numpy as np
 from monogram.engine.runtime import memory
 from monogram.models.base import Recommender
 from monogram.ranking import unknown_ids
-from monogram.server.events import Change
-from monogram.server.security import Refused
+from monogram.server.http.security import Refused
+from monogram.server.updates.events import Change
 
 
 @dataclass

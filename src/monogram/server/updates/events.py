@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from monogram.server.database import Database, Row, connect
+from monogram.server.updates.database import Database, Row, connect
 
 TOGETHER = 100  # requests in one transaction, at most
 ALL = 2**62  # changes: no limit

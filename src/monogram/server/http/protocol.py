@@ -9,7 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from monogram.server.envelope import envelope
+from monogram.server.http.errors import envelope
 
 HEADER_BYTES = 65_536
 

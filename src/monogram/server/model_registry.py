@@ -21,10 +21,12 @@ from monogram.engine.runtime import parallel
 from monogram.errors import DataError, ModelFileError, MonogramError, UnknownIdError, one_of
 from monogram.models import files, live
 from monogram.models.base import Recommender
-from monogram.server import answers, catalogue, logs, schemas
-from monogram.server.batching import Batcher, Load
-from monogram.server.catalogue import Catalogue, Table
+from monogram.server import logs
+from monogram.server.http import schemas
 from monogram.server.metrics import Metrics
+from monogram.server.queries import catalogue, responses
+from monogram.server.queries.batching import Batcher, Load
+from monogram.server.queries.catalogue import Catalogue, Table
 from monogram.server.settings import Settings
 from monogram.weights import Weights
 
@@ -40,7 +42,7 @@ class Entry:
         self.catalogue = Catalogue(model.log_, shelf.table)
         self.kernel = shelf.metrics.kernel.labels(name)
         self.batches = shelf.metrics.batches.labels(name)
-        work = partial(answers.rank_all, self, threads=shelf.threads)
+        work = partial(responses.rank_all, self, threads=shelf.threads)
         self.batcher = Batcher(work, shelf.pool, shelf.load, shelf.settings.gather)
         self._heads: dict[tuple[Any, ...], Weights] = {}
 

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from monogram.server import logs
-from monogram.server.batching import Load
-from monogram.server.envelope import described, envelope
+from monogram.server.http.errors import described, envelope
+from monogram.server.http.security import HEADERS, PAGE, Door, Refused
 from monogram.server.metrics import Metrics
-from monogram.server.security import HEADERS, PAGE, Door, Refused
+from monogram.server.queries.batching import Load
 from monogram.server.settings import Settings
 
 Message = dict[str, Any]

@@ -16,10 +16,10 @@ from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.errors import ParameterError, UnknownIdError
 from monogram.ranking import Histories, Query, RankedLists, Rules
-from monogram.server import schemas
+from monogram.server.http import schemas
 
 if TYPE_CHECKING:
-    from monogram.server.shelf import Entry
+    from monogram.server.model_registry import Entry
 
 REASONS = 3  # shares of an item that explain=true shows
 

@@ -27,10 +27,11 @@ from monogram import store as store_
 from monogram.data.interactions import Interactions
 from monogram.errors import ModelFileError, MonogramError, StorageError
 from monogram.models import files, updates
-from monogram.server import logs, schemas
-from monogram.server.admission import Admission, Ticket
-from monogram.server.events import ALL, Change, EventStore
-from monogram.server.shelf import Shelf, stamp
+from monogram.server import logs
+from monogram.server.http import schemas
+from monogram.server.model_registry import Shelf, stamp
+from monogram.server.updates.admission import Admission, Ticket
+from monogram.server.updates.events import ALL, Change, EventStore
 from monogram.weights.common import share
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import re
 import msgspec
 
 from monogram.errors import MonogramError, ParameterError
-from monogram.server.schemas import Envelope, Wrong, encode
-from monogram.server.security import Refused
+from monogram.server.http.schemas import Envelope, Wrong, encode
+from monogram.server.http.security import Refused
 
 KINDS = {400: "malformed", 404: "not_found", 405: "method_not_allowed", 408: "too_slow", 413: "too_large"}
 UNTOLD = "something went wrong inside the server; its log has the request id"
