@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from monogram.server.queries.batching import MOST, Batcher, Load
+from monogram.server.queries.batching import MAX_ROWS, Batcher, Load
 
 from .conftest import USERS
 
@@ -85,7 +85,7 @@ def test_a_turn_has_a_size_and_who_has_gone_takes_no_part():
         first = asyncio.create_task(batcher.ask(Ask(1)))
         await settled()
         load.active = 4
-        rest = [asyncio.create_task(batcher.ask(Ask(number, MOST // 2 + 1))) for number in (2, 4, 5)]
+        rest = [asyncio.create_task(batcher.ask(Ask(number, MAX_ROWS // 2 + 1))) for number in (2, 4, 5)]
         await settled()
         rest[1].cancel()
         await settled()

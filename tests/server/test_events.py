@@ -20,7 +20,7 @@ import pytest
 import monogram as mg
 from monogram.errors import ParameterError, StorageError
 from monogram.server.updates.database import connect
-from monogram.server.updates.events import Change, EventStore, Writer
+from monogram.server.updates.events import Change, EventStore, EventWriter
 from monogram.server.updates.refresh import changed
 
 from .conftest import Server, pairs
@@ -109,7 +109,7 @@ def test_all_of_a_transaction_or_nothing(url):
 
 def test_a_full_disk_loses_nothing(tmp_path):
     store = EventStore(str(tmp_path / "events.db"))
-    writer = Writer(store)
+    writer = EventWriter(store)
     assert writer.submit([Change("ann", "tea")]).result(10) == 1
     [(pages,)] = store._writes.run("PRAGMA page_count")
     store._writes.run(f"PRAGMA max_page_count = {pages}")
@@ -152,7 +152,7 @@ def test_writers_share_transactions(url):
     calls = []
     write = store.write
     store.write = lambda requests: calls.append(len(requests)) or write(requests)
-    writer = Writer(store)
+    writer = EventWriter(store)
     futures = [writer.submit([Change(f"u{number}", "tea")]) for number in range(60)]
     assert [one.result(30) for one in futures] == list(range(1, 61))
     writer.stop()

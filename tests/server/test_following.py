@@ -28,7 +28,7 @@ from .conftest import USERS, pairs
 
 @pytest.fixture
 def folder(shop, tmp_path, monkeypatch):
-    monkeypatch.setattr(refresh, "AGAIN", 0.05)
+    monkeypatch.setattr(refresh, "RETRY", 0.05)
     shutil.copy(shop / "shop.mono", tmp_path / "shop.mono")
     return tmp_path
 
@@ -45,9 +45,9 @@ def following(folder, **more):
 
 
 def tell(state, *changes: Change) -> int:
-    state.follower.admit(changes)
+    state.refresher.admit(changes)
     seq = state.writer.submit(list(changes)).result(10)
-    state.follower.notify()
+    state.refresher.notify()
     return seq
 
 
@@ -59,7 +59,7 @@ def until(true, seconds: float = 20.0) -> None:
 
 
 def users(state):
-    return state.shelf.get().model.log_.users
+    return state.registry.get().model.log_.users
 
 
 def test_all_who_were_may_go_when_others_come(model):
@@ -135,16 +135,16 @@ def test_where_events_cannot_be_followed_wishes_are_and_the_rest_is_tried_again(
         tell(state, Change("max", "tea"))
         tell(state, Change("bob smith"))
         until(lambda: "bob smith" not in users(state))
-        until(lambda: state.follower.error == "too much")
+        until(lambda: state.refresher.error == "too much")
         until(lambda: "bob smith" not in mg.load(folder / "shop.mono").log_.users)
     with following(folder) as state:  # it starts, too
-        assert state.follower.status().error == "too much"
+        assert state.refresher.status().error == "too much"
         assert "zoe" in users(state)
         assert "max" not in users(state)
         monkeypatch.setattr(updates, "exchange_users", works)
         until(lambda: "max" in users(state))
-        until(lambda: state.follower.error is None)
-        assert state.follower.applied == 3
+        until(lambda: state.refresher.error is None)
+        assert state.refresher.applied == 3
 
 
 def test_a_file_whose_users_all_wished_to_be_forgotten_is_not_served(folder):
@@ -158,14 +158,14 @@ def test_a_file_whose_users_all_wished_to_be_forgotten_is_not_served(folder):
 def test_reading_the_items_again_undoes_no_refresh(folder, monkeypatch):
     items = folder / "items.csv"
     items.write_text("item,title\ntea,0\n")
-    probe = model_registry.Entry.probe
+    probe = model_registry.ServedModel.probe
 
     def slowly(entry):
         time.sleep(0.02)
         probe(entry)
 
     with following(folder, items=str(items), snapshot=1000) as state:
-        monkeypatch.setattr(model_registry.Entry, "probe", slowly)
+        monkeypatch.setattr(model_registry.ServedModel, "probe", slowly)
         end = threading.Event()
 
         def read() -> None:
@@ -173,12 +173,12 @@ def test_reading_the_items_again_undoes_no_refresh(folder, monkeypatch):
             while not end.is_set():
                 number += 1
                 items.write_text(f"item,title\ntea,{number}\n")
-                state.shelf.reload()
+                state.registry.reload()
 
         reader = threading.Thread(target=read)
         reader.start()
         last = [tell(state, Change(f"new {number}", "tea")) for number in range(10) if not time.sleep(0.03)][-1]
-        until(lambda: state.follower.applied == last)
+        until(lambda: state.refresher.applied == last)
         end.set()
         reader.join()
         assert [f"new {number}" in users(state) for number in range(10)] == [True] * 10
@@ -190,10 +190,10 @@ def test_a_file_that_was_refused_is_not_written_over(folder):
         other = (folder / "shop.mono").read_bytes()
         for _ in range(2):  # and says so as often as it is asked
             with pytest.raises(mg.errors.ModelFileError, match="goes on serving"):
-                state.shelf.reload()
+                state.registry.reload()
         tell(state, Change("zoe", "tea"))
         until(lambda: "zoe" in users(state))
-        until(lambda: "not written over" in (state.follower.error or ""))
+        until(lambda: "not written over" in (state.refresher.error or ""))
         assert (folder / "shop.mono").read_bytes() == other
 
 
@@ -208,7 +208,7 @@ def test_a_file_that_comes_while_one_is_written_is_not_lost(folder, monkeypatch)
         before = (folder / "shop.mono").read_bytes()
         monkeypatch.setattr(files.store, "_write", late)
         tell(state, Change("bob smith"))
-        until(lambda: "still holds users who were forgotten" in (state.follower.error or ""))
+        until(lambda: "still holds users who were forgotten" in (state.refresher.error or ""))
         assert (folder / "shop.mono").read_bytes() == before
         assert [one.name for one in folder.glob(".*tmp")] == []
 
@@ -222,12 +222,12 @@ def test_who_was_forgotten_is_taken_from_the_file_as_soon_as_it_can_be_written(f
     with following(folder, snapshot=1000) as state:
         monkeypatch.setattr(files, "save", full)
         seq = tell(state, Change("bob smith"))
-        until(lambda: state.follower.error == "the disk is full")
+        until(lambda: state.refresher.error == "the disk is full")
         assert "bob smith" not in users(state)
-        assert state.follower.status().saved < seq
+        assert state.refresher.status().saved < seq
         monkeypatch.setattr(files, "save", save)
-        until(lambda: state.follower.saved == seq)
-        until(lambda: state.follower.error is None)
+        until(lambda: state.refresher.saved == seq)
+        until(lambda: state.refresher.error is None)
     assert b"bob smith" not in (folder / "shop.mono").read_bytes()
 
 

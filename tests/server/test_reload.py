@@ -196,7 +196,7 @@ def test_a_hangup_during_the_start_ends_nobody(folder, start):
     server = start(folder / "shop.mono", "--workers", 2)
     server.said("ready", 2)
     gone = next(line["pid"] for line in server.lines if line["message"] == "ready")
-    time.sleep(run.FAST)  # one that ends sooner ends the server
+    time.sleep(run.SHORTEST_LIFE)  # one that ends sooner ends the server
     os.kill(gone, signal.SIGKILL)
     while len([line for line in server.lines if line["message"] == "ready"]) < 3:
         server.send(signal.SIGHUP)

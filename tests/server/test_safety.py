@@ -9,8 +9,8 @@ import socket
 import pytest
 
 from monogram.server import settings as settings_
-from monogram.server.http.middleware import AT_ONCE, Gate
-from monogram.server.http.security import Door, Refused
+from monogram.server.http.middleware import MAX_REQUESTS, RequestMiddleware
+from monogram.server.http.security import AccessControl, Refused
 from monogram.server.metrics import Metrics
 from monogram.server.queries.batching import Load
 from monogram.server.settings import Settings, digest, is_loopback, named, read_key
@@ -140,14 +140,14 @@ def test_more_requests_than_can_be_held_are_503():
 
     async def ask() -> list[dict]:
         load, sent = Load(), []
-        load.active = AT_ONCE
+        load.active = MAX_REQUESTS
 
         async def send(message: dict) -> None:
             sent.append(message)
 
         scope = {"type": "http", "method": "GET", "path": "/v1/models", "raw_path": b"", "query_string": b""}
-        await Gate(never, Settings(ONE), Metrics(), load)({**scope, "headers": []}, never, send)
-        assert load.active == AT_ONCE
+        await RequestMiddleware(never, Settings(ONE), Metrics(), load)({**scope, "headers": []}, never, send)
+        assert load.active == MAX_REQUESTS
         return sent
 
     head, body = asyncio.run(ask())
@@ -280,7 +280,7 @@ def test_names_of_models(tmp_path):
 
 
 def test_the_door_of_a_name_without_a_host():
-    door = Door(Settings(ONE))
+    door = AccessControl(Settings(ONE))
     door.check("GET", "/v1/models", {})
     with pytest.raises(Refused):
         door.check("GET", "/v1/models", {b"host": b"localhost.evil.example"})

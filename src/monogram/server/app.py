@@ -14,46 +14,46 @@ from starlette.staticfiles import StaticFiles
 
 from monogram.errors import MonogramError
 from monogram.models import updates
-from monogram.server.http.errors import KINDS, described, envelope
-from monogram.server.http.middleware import NOTES, Gate
+from monogram.server.http.errors import KINDS, describe_error, error_body
+from monogram.server.http.middleware import CONTEXT, RequestMiddleware
 from monogram.server.http.openapi import document
-from monogram.server.http.routes import JSON, PAGE, State, router
+from monogram.server.http.routes import JSON, PAGE, AppState, router
 from monogram.server.metrics import Metrics
-from monogram.server.model_registry import Shelf
+from monogram.server.model_registry import ModelRegistry
 from monogram.server.queries.batching import Load
 from monogram.server.settings import Settings
-from monogram.server.updates.events import EventStore, Writer
-from monogram.server.updates.refresh import Follower
+from monogram.server.updates.events import EventStore, EventWriter
+from monogram.server.updates.refresh import Refresher
 
 QUESTIONS = ("/v1/recommend", "/v1/similar", "/v1/explain", "/v1/score")
-Begin = Callable[[State], Any]
+Begin = Callable[[AppState], Any]
 
 
-def prepare(settings: Settings) -> State:
+def prepare(settings: Settings) -> AppState:
     """Load the models and bring them up to date: what is wrong with them is an error before anything listens."""
     metrics = Metrics()
-    shelf = Shelf(settings, metrics, Load())
-    shelf.open()
-    state = State(shelf, metrics)
+    registry = ModelRegistry(settings, metrics, Load())
+    registry.open()
+    state = AppState(registry, metrics)
     if settings.events is not None:
         _follow(state, settings.events)
     return state
 
 
-def _follow(state: State, url: str) -> None:
-    updates.check(state.shelf.get().model)  # before a database is made
+def _follow(state: AppState, url: str) -> None:
+    updates.check(state.registry.get().model)  # before a database is made
     store = EventStore(url)
     try:
-        follower = Follower(state.shelf, store)
-        follower.begin()
+        refresher = Refresher(state.registry, store)
+        refresher.begin()
     except BaseException:
         store.close()
         raise
-    state.writer, state.follower = Writer(store), follower
+    state.writer, state.refresher = EventWriter(store), refresher
     state.metrics.stored.set(store.last)
 
 
-def application(state: State, begin: Begin | None = None) -> Any:
+def application(state: AppState, begin: Begin | None = None) -> Any:
     """The ASGI application; `begin` is called on its loop when it starts."""
 
     @asynccontextmanager
@@ -74,8 +74,8 @@ def application(state: State, begin: Begin | None = None) -> Any:
     for kind in (MonogramError, msgspec.MsgspecError, Exception):
         app.add_exception_handler(kind, _failed)
     app.add_exception_handler(HTTPException, _http)
-    settings = state.shelf.settings
-    gate: Any = Gate(Direct(app, routes.routes), settings, state.metrics, state.shelf.load)
+    settings = state.registry.settings
+    gate: Any = RequestMiddleware(DirectRoutes(app, routes.routes), settings, state.metrics, state.registry.load)
     if settings.cors:
         gate = CORSMiddleware(
             gate, allow_origins=settings.cors, allow_methods=["GET", "POST", "DELETE"],
@@ -84,16 +84,16 @@ def application(state: State, begin: Begin | None = None) -> Any:
     return gate
 
 
-def close(state: State) -> None:
+def close(state: AppState) -> None:
     """Let the threads end what they have begun."""
-    if state.writer is not None and state.follower is not None:
+    if state.writer is not None and state.refresher is not None:
         state.writer.stop()
-        if state.follower.stop():
+        if state.refresher.stop():
             state.writer.store.close()
-    state.shelf.pool.shutdown(wait=False)
+    state.registry.pool.shutdown(wait=False)
 
 
-class Direct:
+class DirectRoutes:
     """Calls the handlers of questions without FastAPI's way to them, which takes longer than many an answer.
 
     The routes are FastAPI's own; what a handler raises is answered by the gate.
@@ -115,12 +115,12 @@ class Direct:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    status, kind, message = described(error)
-    return Response(envelope(kind, message, NOTES.get().request_id), status, media_type=JSON)
+    status, kind, message = describe_error(error)
+    return Response(error_body(kind, message, CONTEXT.get().request_id), status, media_type=JSON)
 
 
 async def _http(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = KINDS.get(error.status_code, "http")
-    said = envelope(kind, str(error.detail), NOTES.get().request_id)
+    said = error_body(kind, str(error.detail), CONTEXT.get().request_id)
     return Response(said, error.status_code, headers=error.headers, media_type=JSON)

@@ -36,7 +36,7 @@ def trace(error: BaseException) -> dict[str, Any]:
     return {"error": type(error).__name__, "frames": frames}
 
 
-def begin() -> None:
+def configure() -> None:
     """Send everything to stderr as JSON lines, warnings of the library too."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
@@ -47,6 +47,6 @@ def begin() -> None:
     logging.captureWarnings(True)
 
 
-def tell(message: str, level: int = logging.INFO, **fields: Any) -> None:
+def emit(message: str, level: int = logging.INFO, **fields: Any) -> None:
     """Log a message with fields beside it."""
     LOG.log(level, message, extra={"fields": fields})

@@ -26,7 +26,7 @@ from monogram.server.http import schemas
 from monogram.server.metrics import Metrics
 from monogram.server.queries import catalogue, responses
 from monogram.server.queries.batching import Batcher, Load
-from monogram.server.queries.catalogue import Catalogue, Table
+from monogram.server.queries.catalogue import Catalogue, ItemTable
 from monogram.server.settings import Settings
 from monogram.weights import Weights
 
@@ -34,16 +34,16 @@ HEADS = 16  # changed parameters whose factors are kept
 Stamp = tuple[int, int, int]
 
 
-class Entry:
+class ServedModel:
     """One model as it is served; never changed."""
 
-    def __init__(self, name: str, model: Recommender, shelf: Shelf, header: dict[str, Any]) -> None:
+    def __init__(self, name: str, model: Recommender, registry: ModelRegistry, header: dict[str, Any]) -> None:
         self.name, self.model, self.header, self.loaded = name, model, header, time.time()
-        self.catalogue = Catalogue(model.log_, shelf.table)
-        self.kernel = shelf.metrics.kernel.labels(name)
-        self.batches = shelf.metrics.batches.labels(name)
-        work = partial(responses.rank_all, self, threads=shelf.threads)
-        self.batcher = Batcher(work, shelf.pool, shelf.load, shelf.settings.gather)
+        self.catalogue = Catalogue(model.log_, registry.table)
+        self.kernel = registry.metrics.kernel.labels(name)
+        self.batches = registry.metrics.batches.labels(name)
+        work = partial(responses.rank_all, self, threads=registry.threads)
+        self.batcher = Batcher(work, registry.pool, registry.load, registry.settings.gather)
         self._heads: dict[tuple[Any, ...], Weights] = {}
 
     def weights(self, parameters: dict[str, Any]) -> Weights:
@@ -98,7 +98,7 @@ class Entry:
         )
 
 
-class Shelf:
+class ModelRegistry:
     """The models of one process."""
 
     def __init__(self, settings: Settings, metrics: Metrics, load: Load) -> None:
@@ -106,11 +106,11 @@ class Shelf:
         everything = parallel.count(settings.threads)
         self.threads = everything if settings.threads else max(1, everything // settings.workers)
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="model")
-        self.table: Table | None = None
-        self.entries: dict[str, Entry] = {}
+        self.table: ItemTable | None = None
+        self.models: dict[str, ServedModel] = {}
         self.stamps: dict[str, Stamp | None] = {}  # of the files that are served
         self.own: dict[str, Callable[[], str]] = {}  # models that are reloaded in a way of their own
-        self.lock = threading.RLock()  # whoever replaces an entry holds it, from before the look at the old one
+        self.lock = threading.RLock()  # whoever replaces an served holds it, from before the look at the old one
         self._items_stamp: Stamp | None = None
         self._tried: dict[str, Stamp | None] = {}  # of the files that were looked at last
 
@@ -123,13 +123,13 @@ class Shelf:
             self.put(name, *self.read(path))
             self._tell_items(name)
 
-    def get(self, name: Any = UNSET) -> Entry:
+    def get(self, name: Any = UNSET) -> ServedModel:
         """A model by name, or the first."""
         if name is UNSET:
-            return next(iter(self.entries.values()))
-        if name not in self.entries:
-            raise UnknownIdError(f"no model {name[:60]!r} is served; {one_of(name[:60], self.entries)}")
-        return self.entries[name]
+            return next(iter(self.models.values()))
+        if name not in self.models:
+            raise UnknownIdError(f"no model {name[:60]!r} is served; {one_of(name[:60], self.models)}")
+        return self.models[name]
 
     def read(self, path: str) -> tuple[Recommender, dict[str, Any]]:
         """A model and its header, memory-mapped."""
@@ -137,9 +137,9 @@ class Shelf:
 
     def put(self, name: str, model: Recommender, header: dict[str, Any]) -> None:
         """Serve a model under a name, once it has answered a probe."""
-        entry = Entry(name, model, self, header)
-        entry.probe()
-        self.entries[name] = entry  # one assignment: a request sees the old one or the new one
+        served = ServedModel(name, model, self, header)
+        served.probe()
+        self.models[name] = served  # one assignment: a request sees the old one or the new one
         self.metrics.model(name, type(model).__name__, model.log_.n_users, model.log_.n_items)
 
     def reload(self) -> list[schemas.Reloaded]:
@@ -161,19 +161,19 @@ class Shelf:
         try:
             self.table = catalogue.read(path)
         except DataError as error:
-            logs.tell("reload of the items failed: the old ones stay", logging.ERROR, reason=str(error))
+            logs.emit("reload of the items failed: the old ones stay", logging.ERROR, reason=str(error))
             return [str(error)]
         self._items_stamp = now
-        for name, entry in list(self.entries.items()):
-            self.put(name, entry.model, entry.header)
+        for name, served in list(self.models.items()):
+            self.put(name, served.model, served.header)
             self._tell_items(name)
         return []
 
     def _tell_items(self, name: str) -> None:
         """Say how many items the file of items knows: none is most likely a mistake."""
         if self.table is not None:
-            matched = self.entries[name].catalogue.matched
-            logs.tell(
+            matched = self.models[name].catalogue.matched
+            logs.emit(
                 "items", logging.INFO if matched else logging.WARNING,
                 model=name, rows=len(self.table.ids), matched=matched,
             )  # fmt: skip
@@ -190,10 +190,10 @@ class Shelf:
             self.stamps[name] = before
             reason = str(error) if isinstance(error, MonogramError) else f"it does not work ({type(error).__name__})"
             self.metrics.reloads.labels(name, "failed").inc()
-            logs.tell("reload failed: the old model goes on serving", logging.ERROR, model=name, reason=reason)
+            logs.emit("reload failed: the old model goes on serving", logging.ERROR, model=name, reason=reason)
             return reason
         self.metrics.reloads.labels(name, "reloaded").inc()
-        logs.tell("reloaded", model=name)
+        logs.emit("reloaded", model=name)
         return status
 
     def _replace(self, name: str, path: str) -> str:

@@ -19,8 +19,8 @@ from typing import Any
 from monogram.errors import MissingExtraError, MonogramError, ParameterError
 from monogram.server.settings import Settings
 
-LOOK = 1.0  # seconds between two looks at a watched file
-FAST = 5.0  # a worker that ends sooner is not started again at once
+POLL = 1.0  # seconds between two looks at a watched file
+SHORTEST_LIFE = 5.0  # a worker that ends sooner is not started again at once
 
 
 def need() -> None:
@@ -68,7 +68,7 @@ def work(settings: Settings, listening: socket.socket, parent: int | None = None
     from monogram.server.app import application, prepare
 
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # one that comes too soon waits: see _begin
-    logs.begin()
+    logs.configure()
     try:
         state = prepare(settings)
     except MonogramError as error:
@@ -79,9 +79,9 @@ def work(settings: Settings, listening: socket.socket, parent: int | None = None
     host, port = listening.getsockname()[:2]
     server = _server(application(state, lambda state: _begin(state, server, parent)), settings)
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-    logs.tell("serving", url=url, host=host, port=port, models=list(settings.models), pid=os.getpid())
+    logs.emit("serving", url=url, host=host, port=port, models=list(settings.models), pid=os.getpid())
     server.run(sockets=[listening])
-    logs.tell("stopped", pid=os.getpid())
+    logs.emit("stopped", pid=os.getpid())
 
 
 def _server(app: Any, settings: Settings) -> Any:
@@ -119,19 +119,19 @@ def _begin(state: Any, server: Any, parent: int | None) -> None:
         state.draining, server.should_exit = True, True
 
     async def reload() -> None:
-        with contextlib.suppress(Exception):  # the shelf has logged it, and the old model serves
-            await loop.run_in_executor(None, state.shelf.reload)
+        with contextlib.suppress(Exception):  # the registry has logged it, and the old model serves
+            await loop.run_in_executor(None, state.registry.reload)
 
     async def watch() -> None:
         while True:
-            await asyncio.sleep(LOOK)
-            if state.shelf.changed():
+            await asyncio.sleep(POLL)
+            if state.registry.changed():
                 await reload()
 
     async def orphan() -> None:
         while os.getppid() == parent:
-            await asyncio.sleep(LOOK)
-        logs.tell("the process that started this one is gone", logging.ERROR)
+            await asyncio.sleep(POLL)
+        logs.emit("the process that started this one is gone", logging.ERROR)
         stop()
 
     tasks: set[asyncio.Task[None]] = set()
@@ -145,12 +145,12 @@ def _begin(state: Any, server: Any, parent: int | None) -> None:
         loop.add_signal_handler(one, stop)
     loop.add_signal_handler(signal.SIGHUP, lambda: start(reload()))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-    if state.shelf.settings.watch:
+    if state.registry.settings.watch:
         start(watch())
     if parent is not None:
         start(orphan())
         state.told = lambda: os.kill(parent, signal.SIGHUP)  # the other workers
-    logs.tell("ready", pid=os.getpid())
+    logs.emit("ready", pid=os.getpid())
 
 
 class Workers:
@@ -190,7 +190,7 @@ class Workers:
         for at, (process, started) in enumerate(self.processes):
             if process.is_alive() or self.stopping:
                 continue
-            if time.monotonic() - started < FAST:
+            if time.monotonic() - started < SHORTEST_LIFE:
                 self._send(signal.SIGTERM)
                 self._end()
                 sys.exit(process.exitcode if process.exitcode and process.exitcode > 0 else 1)

@@ -11,25 +11,25 @@ from monogram.server.http.schemas import Envelope, Wrong, encode
 from monogram.server.http.security import Refused
 
 KINDS = {400: "malformed", 404: "not_found", 405: "method_not_allowed", 408: "too_slow", 413: "too_large"}
-UNTOLD = "something went wrong inside the server; its log has the request id"
+INTERNAL = "something went wrong inside the server; its log has the request id"
 
 
-def kind_of(error: MonogramError) -> str:
+def error_kind(error: MonogramError) -> str:
     """The name of an error over the wire: unknown_id for UnknownIdError."""
     if isinstance(error, Refused):
         return error.kind
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
 
 
-def described(error: BaseException) -> tuple[int, str, str]:
+def describe_error(error: BaseException) -> tuple[int, str, str]:
     """The status, kind and message of an error; an unforeseen one is not described to a client."""
     if isinstance(error, MonogramError):
-        return error.http_status, kind_of(error), str(error)
+        return error.http_status, error_kind(error), str(error)
     if isinstance(error, msgspec.ValidationError | msgspec.DecodeError):
         return ParameterError.http_status, "parameter", f"the request cannot be read: {error}"
-    return 500, "internal", UNTOLD
+    return 500, "internal", INTERNAL
 
 
-def envelope(kind: str, message: str, request_id: str) -> bytes:
+def error_body(kind: str, message: str, request_id: str) -> bytes:
     """The body of an answer that is no success."""
     return encode(Envelope(Wrong(kind, message, request_id)))

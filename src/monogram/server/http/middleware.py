@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from monogram.server import logs
-from monogram.server.http.errors import described, envelope
-from monogram.server.http.security import HEADERS, PAGE, Door, Refused
+from monogram.server.http.errors import describe_error, error_body
+from monogram.server.http.security import HEADERS, PAGE, AccessControl, Refused
 from monogram.server.metrics import Metrics
 from monogram.server.queries.batching import Load
 from monogram.server.settings import Settings
@@ -22,13 +22,13 @@ from monogram.server.settings import Settings
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-AT_ONCE = 1024  # requests under way; more are refused
+MAX_REQUESTS = 1024  # requests under way; more are refused
 LONGEST_PATH = 32_768
 FIRST, COUNT = secrets.token_hex(4), itertools.count(secrets.randbits(24))  # of request ids
 ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
-class Notes:
+class RequestContext:
     """What is known of a request while it is answered: for its log line."""
 
     __slots__ = ("model", "request_id", "rows")
@@ -37,14 +37,14 @@ class Notes:
         self.request_id, self.model, self.rows = request_id, "", 0
 
 
-NOTES: contextvars.ContextVar[Notes] = contextvars.ContextVar("notes")
+CONTEXT: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("notes")
 
 
-class Gate:
+class RequestMiddleware:
     """ASGI middleware around everything."""
 
     def __init__(self, app: Any, settings: Settings, metrics: Metrics, load: Load) -> None:
-        self.app, self.settings, self.metrics, self.door = app, settings, metrics, Door(settings)
+        self.app, self.settings, self.metrics, self.access = app, settings, metrics, AccessControl(settings)
         self.load = load
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -54,8 +54,8 @@ class Gate:
             return
         start, headers = time.perf_counter(), dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
-        notes = Notes(given.decode() if ID.fullmatch(given) else f"{FIRST}{next(COUNT):08x}")
-        NOTES.set(notes)
+        notes = RequestContext(given.decode() if ID.fullmatch(given) else f"{FIRST}{next(COUNT):08x}")
+        CONTEXT.set(notes)
         answer = Answer(send, notes, scope["path"])
         self.load.active += 1
         try:
@@ -74,24 +74,24 @@ class Gate:
                 await self.app(scope, body, answer)
         except TimeoutError:
             await answer.fail(Refused(504, "timeout", f"no answer within {self.settings.timeout:g} s"))
-        except Gone:
+        except ClientDisconnected:
             answer.status = 499
         except Exception as error:
-            if described(error)[0] == 500:
+            if describe_error(error)[0] == 500:
                 logs.LOG.error("unforeseen", exc_info=error, extra={"fields": {"request_id": answer.notes.request_id}})
             await answer.fail(error)
 
     def _check(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
-        if self.load.active > AT_ONCE:
-            raise Refused(503, "overloaded", f"more than {AT_ONCE:,} requests are under way; try again")
+        if self.load.active > MAX_REQUESTS:
+            raise Refused(503, "overloaded", f"more than {MAX_REQUESTS:,} requests are under way; try again")
         if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_PATH:
             raise Refused(414, "too_large", f"the address is longer than {LONGEST_PATH:,} bytes")
-        self.door.check(scope["method"], scope["path"], headers)
+        self.access.check(scope["method"], scope["path"], headers)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.settings.body:
             raise too_large(self.settings)
 
-    def _note(self, scope: dict[str, Any], answer: Answer, notes: Notes, seconds: float) -> None:
+    def _note(self, scope: dict[str, Any], answer: Answer, notes: RequestContext, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or ("/page" if scope["path"].startswith(PAGE) else "none")
         self.metrics.requests.labels(route, answer.status).inc()
         self.metrics.latency.labels(route).observe(seconds)
@@ -99,10 +99,10 @@ class Gate:
         fields |= {"status": answer.status, "ms": round(seconds * 1e3, 3)}
         if notes.model:
             fields |= {"model": notes.model, "rows": notes.rows}
-        logs.tell("request", logging.ERROR if answer.status >= 500 else logging.INFO, **fields)
+        logs.emit("request", logging.ERROR if answer.status >= 500 else logging.INFO, **fields)
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client left before its request was whole."""
 
 
@@ -130,7 +130,7 @@ class Body:
             slow = f"the request was not received within {self.settings.reading:g} s"
             raise Refused(408, "too_slow", slow) from None
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise ClientDisconnected
         self.size += len(message.get("body", b""))
         if self.size > self.settings.body:
             raise too_large(self.settings)
@@ -141,7 +141,7 @@ class Body:
 class Answer:
     """What the application sends through: adds the headers, and remembers the status."""
 
-    def __init__(self, send: Send, notes: Notes, path: str) -> None:
+    def __init__(self, send: Send, notes: RequestContext, path: str) -> None:
         self.send, self.notes, self.status, self.started = send, notes, 500, False
         fresh = b"no-cache" if path == "/" or path.startswith(PAGE) else b"no-store"
         self.extra = [*HEADERS, (b"x-request-id", notes.request_id.encode()), (b"cache-control", fresh)]
@@ -159,8 +159,8 @@ class Answer:
         """Answer with an error; where an answer has begun there is nothing left to say."""
         if self.started:
             return
-        status, kind, message = described(error)
-        body = envelope(kind, message, self.notes.request_id)
+        status, kind, message = describe_error(error)
+        body = error_body(kind, message, self.notes.request_id)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from monogram.server.http.errors import envelope
+from monogram.server.http.errors import error_body
 
 HEADER_BYTES = 65_536
 
@@ -61,7 +61,7 @@ def guarded(reading: float) -> type[asyncio.Protocol]:
             self._refuse(400, "malformed", msg)
 
         def _refuse(self, status: int, kind: str, message: str) -> None:
-            body = envelope(kind, message, secrets.token_hex(8))
+            body = error_body(kind, message, secrets.token_hex(8))
             head = (
                 f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
                 f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"

@@ -14,14 +14,14 @@ from fastapi import APIRouter, Request, Response
 from monogram.errors import ParameterError
 from monogram.models import live
 from monogram.server.http import schemas
-from monogram.server.http.middleware import NOTES
+from monogram.server.http.middleware import CONTEXT
 from monogram.server.http.openapi import operation
 from monogram.server.http.security import Refused
 from monogram.server.metrics import Metrics
-from monogram.server.model_registry import Entry, Shelf
+from monogram.server.model_registry import ModelRegistry, ServedModel
 from monogram.server.queries import responses
-from monogram.server.updates.events import Change, Writer
-from monogram.server.updates.refresh import Follower
+from monogram.server.updates.events import Change, EventWriter
+from monogram.server.updates.refresh import Refresher
 
 PAGE = Path(__file__).parents[1] / "page"
 JSON = "application/json"
@@ -29,13 +29,13 @@ Struct = TypeVar("Struct")
 
 
 @dataclass
-class State:
+class AppState:
     """What the handlers work with."""
 
-    shelf: Shelf
+    registry: ModelRegistry
     metrics: Metrics
-    writer: Writer | None = None
-    follower: Follower | None = None
+    writer: EventWriter | None = None
+    refresher: Refresher | None = None
     draining: bool = False
     told: Any = None  # called after a reload that was asked for over HTTP
 
@@ -59,16 +59,16 @@ async def read(request: Request, kind: type[Struct]) -> Struct:
     return found
 
 
-def _note(entry: Entry, rows: int) -> None:
-    notes = NOTES.get()
-    notes.model, notes.rows = entry.name, rows
+def _note(served: ServedModel, rows: int) -> None:
+    notes = CONTEXT.get()
+    notes.model, notes.rows = served.name, rows
 
 
 class Handlers:
     """The handlers of one application."""
 
-    def __init__(self, state: State) -> None:
-        self.state, self.shelf = state, state.shelf
+    def __init__(self, state: AppState) -> None:
+        self.state, self.registry = state, state.registry
 
     async def recommend(self, request: Request) -> Response:
         """Ranked items."""
@@ -79,47 +79,47 @@ class Handlers:
         return await self._lists(await read(request, schemas.Similar))
 
     async def _lists(self, asked: schemas.Recommend | schemas.Similar) -> Response:
-        entry = self.shelf.get(asked.model)
-        job = responses.ListsJob(entry, asked)
-        _note(entry, job.size)
-        return body(await entry.batcher.ask(job))
+        served = self.registry.get(asked.model)
+        job = responses.ListsJob(served, asked)
+        _note(served, job.size)
+        return body(await served.batcher.ask(job))
 
     async def score(self, request: Request) -> Response:
         """Scores of some items."""
         asked = await read(request, schemas.Score)
-        entry = self.shelf.get(asked.model)
+        served = self.registry.get(asked.model)
         rows = len(asked.users or asked.histories or ())
         if rows * len(asked.items) > 1_000_000:
             raise ParameterError(f"{rows:,} rows of {len(asked.items):,} scores; expected at most 1,000,000 in all")
-        _note(entry, rows)
-        return body(await self._aside(responses.score, entry, asked, self.shelf.threads))
+        _note(served, rows)
+        return body(await self._aside(responses.score, served, asked, self.registry.threads))
 
     async def explain(self, request: Request) -> Response:
         """Why an item has its score."""
         asked = await read(request, schemas.Explain)
-        entry = self.shelf.get(asked.model)
-        _note(entry, 1)
-        return body(await self._aside(responses.explain, entry, asked))
+        served = self.registry.get(asked.model)
+        _note(served, 1)
+        return body(await self._aside(responses.explain, served, asked))
 
     async def models(self, request: Request) -> Response:
         """The models that are served."""
-        found = [self._model(entry) for entry in self.shelf.entries.values()]
+        found = [self._model(served) for served in self.registry.models.values()]
         return body(schemas.encode(schemas.Models(found)))
 
-    def _model(self, entry: Entry) -> schemas.Model:
-        log = entry.model.log_
+    def _model(self, served: ServedModel) -> schemas.Model:
+        log = served.model.log_
         sizes = log.n_users, log.n_items, log.n_events
-        lively = list(live.parameters(entry.model))
-        default = entry is self.shelf.get()
-        return schemas.Model(entry.name, type(entry.model).__name__, *sizes, self._updates(), lively, default)
+        lively = list(live.parameters(served.model))
+        default = served is self.registry.get()
+        return schemas.Model(served.name, type(served.model).__name__, *sizes, self._updates(), lively, default)
 
     def _updates(self) -> schemas.Updates | None:
-        return None if self.state.follower is None else self.state.follower.status()
+        return None if self.state.refresher is None else self.state.refresher.status()
 
     async def card(self, request: Request) -> Response:
         """All about one model."""
-        entry = self.shelf.get(request.path_params["name"])
-        return body(schemas.encode(entry.card(self._updates())))
+        served = self.registry.get(request.path_params["name"])
+        return body(schemas.encode(served.card(self._updates())))
 
     async def items(self, request: Request) -> Response:
         """Items by a part of their id or title."""
@@ -127,15 +127,15 @@ class Handlers:
         if len(dict(given)) < len(given):
             raise ParameterError("a parameter was given twice")
         asked = msgspec.convert(dict(given), schemas.Search, strict=False)
-        entry = self.shelf.get(asked.model)
-        page = await self._aside(entry.catalogue.search, entry.name, asked.query, asked.offset, asked.limit)
+        served = self.registry.get(asked.model)
+        page = await self._aside(served.catalogue.search, served.name, asked.query, asked.offset, asked.limit)
         return body(schemas.encode(page))
 
     async def events(self, request: Request) -> Response:
         """Store events, durably; the model follows."""
-        self._follower()
+        self._refresher()
         asked = await read(request, schemas.Events)
-        log = self.shelf.get().model.log_
+        log = self.registry.get().model.log_
         changes = [
             Change(_id(one.user, log.users, "user", at), _id(one.item, log.items, "item", at), one.weight, one.time)
             for at, one in enumerate(asked.events)
@@ -144,31 +144,31 @@ class Handlers:
 
     async def forget(self, request: Request) -> Response:
         """Forget a user: stored durably; the model and its file follow."""
-        self._follower()
+        self._refresher()
         user = request.path_params["user"]
-        return await self._stored([Change(_id(user, self.shelf.get().model.log_.users, "user", 0))])
+        return await self._stored([Change(_id(user, self.registry.get().model.log_.users, "user", 0))])
 
     async def _stored(self, changes: list[Change]) -> Response:
-        follower = self._follower()
+        refresher = self._refresher()
         assert self.state.writer is not None
-        ticket = follower.admit(changes)
+        ticket = refresher.admit(changes)
         storing = self.state.writer.submit(changes)
         storing.add_done_callback(ticket.stored)
         # Shielded: a client that leaves does not take back what is on its way to the disk.
         seq = await asyncio.shield(asyncio.wrap_future(storing))
-        follower.notify()
+        refresher.notify()
         self.state.metrics.stored.set(seq)
-        return body(schemas.encode(schemas.Stored(seq, len(changes), follower.applied)), 202)
+        return body(schemas.encode(schemas.Stored(seq, len(changes), refresher.applied)), 202)
 
-    def _follower(self) -> Follower:
-        if self.state.follower is None:
+    def _refresher(self) -> Refresher:
+        if self.state.refresher is None:
             raise Refused(409, "no_updates", "this server takes no events; start it with --updates")
-        return self.state.follower
+        return self.state.refresher
 
     async def reload(self, request: Request) -> Response:
         """Load the model files that have changed."""
         try:
-            done = await self._aside(self.shelf.reload)
+            done = await self._aside(self.registry.reload)
         finally:
             if self.state.told is not None:
                 self.state.told()
@@ -194,7 +194,7 @@ class Handlers:
 
     async def _aside(self, function: Any, *arguments: Any) -> Any:
         """Run in a thread: the loop is free for others."""
-        return await asyncio.get_running_loop().run_in_executor(self.shelf.pool, partial(function, *arguments))
+        return await asyncio.get_running_loop().run_in_executor(self.registry.pool, partial(function, *arguments))
 
 
 def _id(given: Any, ids: Any, what: str, position: int) -> str:
@@ -209,7 +209,7 @@ def _id(given: Any, ids: Any, what: str, position: int) -> str:
     return text
 
 
-def router(state: State) -> APIRouter:
+def router(state: AppState) -> APIRouter:
     """Every address but the page's files."""
     own, on = Handlers(state), APIRouter(redirect_slashes=False)
 

@@ -27,13 +27,13 @@ K = Annotated[int, Meta(ge=1, le=TOP)]
 Changed = dict[str, float | bool]
 
 
-class Asked(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class ModelRequest(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """What every question may hold: which model, and parameters to change for this answer alone."""
 
     model: str | UnsetType = UNSET
 
 
-class Recommend(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Recommend(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Rank items for known users, or for anyone by their history: exactly one of the two."""
 
     users: Users | UnsetType = UNSET
@@ -47,7 +47,7 @@ class Recommend(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=T
     parameters: Changed = {}
 
 
-class Similar(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Similar(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Items like the given ones."""
 
     items: Annotated[list[Id], Meta(min_length=1, max_length=ROWS)]
@@ -55,7 +55,7 @@ class Similar(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=Tru
     parameters: Changed = {}
 
 
-class Explain(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Explain(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Why an item has its score for a user or a history: exactly one of the two."""
 
     item: Id
@@ -65,7 +65,7 @@ class Explain(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=Tru
     parameters: Changed = {}
 
 
-class Score(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Score(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Scores of some items for users or histories: exactly one of the two."""
 
     items: Annotated[list[Id], Meta(min_length=1, max_length=ITEMS)]

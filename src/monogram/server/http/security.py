@@ -35,7 +35,7 @@ class Refused(MonogramError):
         self.http_status, self.kind = status, kind
 
 
-class Door:
+class AccessControl:
     """Lets requests in: the key where there is one, and no page of another site where there is none."""
 
     def __init__(self, settings: Settings) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
-MOST = 512  # rows in one turn
+MAX_ROWS = 512  # rows in one turn
 
 
 class Job(Protocol):
@@ -67,7 +67,7 @@ class Batcher:
 
     def _consider(self, loop: asyncio.AbstractEventLoop) -> None:
         alone = self.load.active <= self.load.held
-        if alone or self.gather <= 0 or sum(job.size for job, _ in self.waiting) >= MOST:
+        if alone or self.gather <= 0 or sum(job.size for job, _ in self.waiting) >= MAX_ROWS:
             self._start(loop)
         elif self.timer is None:
             self.timer = loop.call_later(self.gather, self._start, loop)
@@ -78,7 +78,7 @@ class Batcher:
             self.timer = None
         taken: list[tuple[Job, asyncio.Future[Any]]] = []
         size = 0
-        while self.waiting and (not taken or size + self.waiting[0][0].size <= MOST):
+        while self.waiting and (not taken or size + self.waiting[0][0].size <= MAX_ROWS):
             job, future = self.waiting.popleft()
             if not future.done():  # its client may have gone
                 taken.append((job, future))

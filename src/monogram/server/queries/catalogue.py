@@ -23,7 +23,7 @@ TITLES = ("title", "name", "label")
 
 
 @dataclass(frozen=True)
-class Table:
+class ItemTable:
     """A file of items: an id each, and other columns."""
 
     ids: list[Any]
@@ -32,7 +32,7 @@ class Table:
     titles: list[str]
 
 
-def read(path: str | None) -> Table | None:
+def read(path: str | None) -> ItemTable | None:
     """Items from a CSV, TSV or Parquet file; the column of ids is called item or id, or is the first."""
     if path is None:
         return None
@@ -51,7 +51,7 @@ def read(path: str | None) -> Table | None:
     rows = [{name: value for name, value in row.items() if value is not None} for row in _plain(table, others)]
     titles = ["" if title is None else str(row.get(title, "")) for row in rows]
     encoded = [msgspec.Raw(msgspec.json.encode(row)) for row in rows]
-    return Table(table.column(own).to_pylist(), others, encoded, titles)
+    return ItemTable(table.column(own).to_pylist(), others, encoded, titles)
 
 
 def _plain(table: Any, names: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ def plain_text(text: str) -> str:
 class Catalogue:
     """The items of one model."""
 
-    def __init__(self, log: Interactions, table: Table | None) -> None:
+    def __init__(self, log: Interactions, table: ItemTable | None) -> None:
         self.items, self.names = log.items, () if table is None else table.names
         self.uses = np.bincount(log.matrix.indices, minlength=log.n_items)
         self._columns: list[Any] | None = None
@@ -92,7 +92,7 @@ class Catalogue:
         if table is not None:
             self._join(table, log)
 
-    def _join(self, table: Table, log: Interactions) -> None:
+    def _join(self, table: ItemTable, log: Interactions) -> None:
         columns: list[Any] = [msgspec.UNSET] * log.n_items
         for place, row, title in zip(log.items.index(table.ids).tolist(), table.encoded, table.titles, strict=True):
             if place >= 0:

@@ -19,7 +19,7 @@ from monogram.ranking import Histories, Query, RankedLists, Rules
 from monogram.server.http import schemas
 
 if TYPE_CHECKING:
-    from monogram.server.model_registry import Entry
+    from monogram.server.model_registry import ServedModel
 
 REASONS = 3  # shares of an item that explain=true shows
 
@@ -27,8 +27,8 @@ REASONS = 3  # shares of an item that explain=true shows
 class ListsJob:
     """One request for ranked items: for users, for histories, or similar to items."""
 
-    def __init__(self, entry: Entry, request: schemas.Recommend | schemas.Similar) -> None:
-        self.entry, self.request = entry, request
+    def __init__(self, served: ServedModel, request: schemas.Recommend | schemas.Similar) -> None:
+        self.served, self.request = served, request
         self.reasons, self.with_history = 0, False
         if isinstance(request, schemas.Recommend):
             by_user = first_is_set(request.users, request.histories, "users", "histories")
@@ -46,8 +46,8 @@ class ListsJob:
 
     def query(self) -> Query:
         """The histories to rank, and the rules."""
-        request, log = self.request, self.entry.model.log_
-        weights = self.entry.weights(request.parameters)
+        request, log = self.request, self.served.model.log_
+        weights = self.served.weights(request.parameters)
         if isinstance(request, schemas.Similar):
             return Query(ranking.item_histories(request.items, log), weights, request.k)
         histories = requested_histories(request.users, request.histories, log)
@@ -62,10 +62,10 @@ class ListsJob:
 
     def body(self, query: Query, lists: RankedLists) -> bytes:
         """The encoded answer."""
-        histories, best, catalogue = query.histories, lists.best, self.entry.catalogue
+        histories, best, catalogue = query.histories, lists.best, self.served.catalogue
         labels, counts = histories.labels(), best.counts.tolist()
         indices = [best.items[row, :count].tolist() for row, count in enumerate(counts)]
-        ids = iter(_ids([index for row in indices for index in row], self.entry.model.log_))
+        ids = iter(_ids([index for row in indices for index in row], self.served.model.log_))
         results = []
         for row, (row_indices, count) in enumerate(zip(indices, counts, strict=True)):
             scores = best.scores[row, :count].tolist()
@@ -79,12 +79,12 @@ class ListsJob:
             results.append(schemas.List(**{self.label: labels[row]}, items=ranked, seen=seen))
         unknown = list(dict.fromkeys([*histories.unknown_items, *lists.unknown_items]))
         empty = [labels[row] for row in histories.empty_rows()]
-        answer = schemas.Lists(self.entry.name, results, list(histories.unknown_users), unknown, empty)
+        answer = schemas.Lists(self.served.name, results, list(histories.unknown_users), unknown, empty)
         return schemas.encode(answer)
 
     def _add_reasons(self, query: Query, row: int, indices: list[int], ranked: list[schemas.Ranked]) -> None:
         history = query.histories.row_matrix(row)
-        ids = _ids(history.indices, self.entry.model.log_)
+        ids = _ids(history.indices, self.served.model.log_)
         for index, item in zip(indices, ranked, strict=True):
             item.because = _largest(ranking.shares(query.weights, history, index), ids, self.reasons)
 
@@ -93,20 +93,20 @@ class ListsJob:
         indices = histories.items[span].tolist()
         weights = histories.weights[span].tolist()
         return [
-            schemas.Seen(id_, weight, self.entry.catalogue.columns(index))
-            for id_, weight, index in zip(_ids(indices, self.entry.model.log_), weights, indices, strict=True)
+            schemas.Seen(id_, weight, self.served.catalogue.columns(index))
+            for id_, weight, index in zip(_ids(indices, self.served.model.log_), weights, indices, strict=True)
         ]
 
 
-def rank_all(entry: Entry, jobs: Sequence[ListsJob], threads: int) -> Callable[[], list[Any]]:
+def rank_all(served: ServedModel, jobs: Sequence[ListsJob], threads: int) -> Callable[[], list[Any]]:
     """Rank the requests of a batch to one model, in as few kernel calls as possible.
 
     Returns a function that encodes the answers, in order; the answer to a request that failed is its exception.
     """
     queries = [_result_or_error(job.query) for job in jobs]
     ready = [query for query in queries if isinstance(query, Query)]
-    ranked, calls = ranking.rank(ready, entry.model.log_.items, threads)
-    entry.count_calls(calls)
+    ranked, calls = ranking.rank(ready, served.model.log_.items, threads)
+    served.count_calls(calls)
 
     def encode() -> list[Any]:
         lists = iter(ranked)
@@ -126,47 +126,47 @@ def _result_or_error(function: Callable[[], Any]) -> Any:
         return error
 
 
-def score(entry: Entry, request: schemas.Score, threads: int) -> bytes:
+def score(served: ServedModel, request: schemas.Score, threads: int) -> bytes:
     """The answer of /v1/score."""
     label = "user" if first_is_set(request.users, request.histories, "users", "histories") else "history"
-    log = entry.model.log_
+    log = served.model.log_
     histories = requested_histories(request.users, request.histories, log)
     index = log.items.index(request.items)
-    table = ranking.score(entry.weights(request.parameters), histories, index, threads)
+    table = ranking.score(served.weights(request.parameters), histories, index, threads)
     results = [
         schemas.Scores(**{label: row_label}, scores=row)
         for row_label, row in zip(histories.labels(), table.tolist(), strict=True)
     ]
     unknown = list(dict.fromkeys([*histories.unknown_items, *ranking.unknown_ids(request.items, index)]))
-    answer = schemas.Scored(entry.name, list(request.items), results, list(histories.unknown_users), unknown)
+    answer = schemas.Scored(served.name, list(request.items), results, list(histories.unknown_users), unknown)
     return schemas.encode(answer)
 
 
-def explain(entry: Entry, request: schemas.Explain) -> bytes:
+def explain(served: ServedModel, request: schemas.Explain) -> bytes:
     """The answer of /v1/explain."""
     by_user = first_is_set(request.user, request.history, "user", "history")
     users, given = ([request.user], UNSET) if by_user else (UNSET, [request.history])
-    log = entry.model.log_
+    log = served.model.log_
     histories = requested_histories(users, given, log)
     if histories.unknown_users:
         name = ranking.shorten(request.user)
         raise UnknownIdError(f"user {name!r} is not one of the {log.n_users:,} users this model knows")
     index = ranking.item_index(request.item, log.items)
     history = histories.row_matrix(0)
-    shares = ranking.shares(entry.weights(request.parameters), history, index)
+    shares = ranking.shares(served.weights(request.parameters), history, index)
     largest = _largest(shares, _ids(history.indices, log), history.nnz + 1)
     shown = [share for share in largest if share.item is not None][: request.top]
     rest = shares.score - shares.base - sum(share.share for share in shown)
     return schemas.encode(
         schemas.Explained(
-            model=entry.name,
+            model=served.name,
             item=log.items[index],
             score=shares.score,
             base=shares.base,
             shares=shown,
             rest=rest if len(shown) < history.nnz else 0.0,
             unknown_items=list(histories.unknown_items),
-            columns=entry.catalogue.columns(index),
+            columns=served.catalogue.columns(index),
         )
     )
 

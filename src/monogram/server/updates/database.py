@@ -18,13 +18,13 @@ class Database(Protocol):
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Run a statement, and give its rows."""
 
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row."""
 
     def transaction(self) -> Any:
         """A block that is committed to the disk when it ends, or not at all."""
 
-    def alone(self) -> None:
+    def lock(self) -> None:
         """Make sure that no other process writes, or raise."""
 
     def purge(self) -> None:
@@ -67,7 +67,7 @@ class Sqlite:
         with _storage():
             return self._connection.execute(sql, values).fetchall()
 
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """See `Database`."""
         with _storage():
             self._connection.executemany(sql, rows)
@@ -84,7 +84,7 @@ class Sqlite:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def alone(self) -> None:
+    def lock(self) -> None:
         """See `Database`."""
         import fcntl
 
@@ -121,7 +121,7 @@ class Postgres:
             import psycopg
         except ImportError as error:
             raise MissingExtraError("events in PostgreSQL need psycopg: pip install 'monogram[postgres]'") from error
-        self._psycopg, self._url, self._alone = psycopg, url, False
+        self._psycopg, self._url, self._locked = psycopg, url, False
         self._connection: Any = None
         self._open()
 
@@ -130,8 +130,8 @@ class Postgres:
             with self._storage():
                 self._connection = self._psycopg.connect(self._url, autocommit=True)
             self._connection.execute("SET synchronous_commit = on")
-            if self._alone:
-                self.alone()
+            if self._locked:
+                self.lock()
         return self._connection
 
     @contextmanager
@@ -153,7 +153,7 @@ class Postgres:
             cursor = connection.execute(sql.replace("?", "%s"), values)
             return cursor.fetchall() if cursor.description is not None else []
 
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """See `Database`."""
         connection = self._open()
         with self._storage(), connection.cursor() as cursor:
@@ -166,9 +166,9 @@ class Postgres:
         with self._storage(), connection.transaction():
             yield
 
-    def alone(self) -> None:
+    def lock(self) -> None:
         """See `Database`."""
-        self._alone = True
+        self._locked = True
         if self.run("SELECT pg_try_advisory_lock(?)", (self.LOCK,)) != [(True,)]:
             raise StorageError("the database of events is in use by another server; stop that one first")
 

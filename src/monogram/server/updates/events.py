@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from monogram.server.updates.database import Database, Row, connect
 
-TOGETHER = 100  # requests in one transaction, at most
-ALL = 2**62  # changes: no limit
+MAX_BATCHED = 100  # requests in one transaction, at most
+NO_LIMIT = 2**62  # changes: no limit
 TABLES = (
     "CREATE TABLE IF NOT EXISTS monogram_store (id TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS monogram_events (seq BIGINT PRIMARY KEY, user_id TEXT NOT NULL, item TEXT, "
@@ -47,7 +47,7 @@ class EventStore:
     def __init__(self, url: str) -> None:
         self._writes: Database = connect(url)
         try:
-            self._writes.alone()
+            self._writes.lock()
         except BaseException:
             self._writes.close()
             raise
@@ -85,7 +85,7 @@ class EventStore:
 
     def _insert(self, rows: Sequence[Row]) -> None:
         if rows:
-            self._writes.many(
+            self._writes.run_many(
                 "INSERT INTO monogram_events (seq, user_id, item, weight, time, received) VALUES (?, ?, ?, ?, ?, ?)",
                 rows,
             )
@@ -110,7 +110,7 @@ class EventStore:
 Waiting = tuple[Sequence[Change], "Future[int]"]
 
 
-class Writer:
+class EventWriter:
     """The thread that stores."""
 
     def __init__(self, store: EventStore) -> None:
@@ -136,7 +136,7 @@ class Writer:
             first = self._queue.get()
             taken = [] if first is None else [first]
             going = first is not None
-            while going and len(taken) < TOGETHER and not self._queue.empty():
+            while going and len(taken) < MAX_BATCHED and not self._queue.empty():
                 more = self._queue.get()
                 going = more is not None
                 taken += [] if more is None else [more]

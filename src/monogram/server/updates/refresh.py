@@ -29,21 +29,21 @@ from monogram.errors import ModelFileError, MonogramError, StorageError
 from monogram.models import files, updates
 from monogram.server import logs
 from monogram.server.http import schemas
-from monogram.server.model_registry import Shelf, stamp
+from monogram.server.model_registry import ModelRegistry, stamp
 from monogram.server.updates.admission import Admission, Ticket
-from monogram.server.updates.events import ALL, Change, EventStore
+from monogram.server.updates.events import NO_LIMIT, Change, EventStore
 from monogram.weights.common import share
 
 if TYPE_CHECKING:
     from monogram.models.base import Recommender
     from monogram.models.full_rank import FullRank
 
-AGAIN, LONGEST = 5.0, 60.0  # seconds after a failure, twice as many after each further one
+RETRY, LONGEST = 5.0, 60.0  # seconds after a failure, twice as many after each further one
 MARK = "serve-"  # in the names of files half written: one that is found is of a server that was killed
 
 
 @dataclass(frozen=True)
-class Advanced:
+class RefreshResult:
     """A model that followed: up to which number, whether someone was forgotten; and what stopped it, if anything."""
 
     model: Recommender
@@ -53,31 +53,31 @@ class Advanced:
     kept: bool = False  # someone who was to be forgotten is still in it
 
 
-class Follower:
-    """Keeps one model of a shelf up with a store of events, in a thread of its own."""
+class Refresher:
+    """Keeps one model of a registry up with a store of events, in a thread of its own."""
 
-    def __init__(self, shelf: Shelf, store: EventStore) -> None:
-        self.shelf, self.store, self.settings = shelf, store, shelf.settings
+    def __init__(self, registry: ModelRegistry, store: EventStore) -> None:
+        self.registry, self.store, self.settings = registry, store, registry.settings
         [(self.name, self.path)] = self.settings.models.items()
         self.admission = Admission()
         self.applied = self.saved = 0
         self.error: str | None = None
         self._owed = False  # the file holds someone who was forgotten
         self._news, self._stop = threading.Event(), threading.Event()
-        self._saved_at, self._pause = time.monotonic(), AGAIN
+        self._saved_at, self._pause = time.monotonic(), RETRY
         self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
 
     def begin(self) -> None:
-        """Bring the model of the shelf up to date, and go on from there."""
-        entry = self.shelf.get(self.name)
-        with self.shelf.lock:
-            self._adopt(entry.model, entry.header)
-        self.shelf.own[self.name] = self._reload
+        """Bring the model of the registry up to date, and go on from there."""
+        served = self.registry.get(self.name)
+        with self.registry.lock:
+            self._adopt(served.model, served.header)
+        self.registry.own[self.name] = self._reload
         self._thread.start()
 
     def admit(self, changes: Sequence[Change]) -> Ticket:
         """See `Admission.admit`."""
-        return self.admission.admit(changes, self.shelf.get(self.name).model, self.applied)
+        return self.admission.admit(changes, self.registry.get(self.name).model, self.applied)
 
     def notify(self) -> None:
         """Tell that there are new events."""
@@ -95,7 +95,7 @@ class Follower:
         return schemas.Updates(self.store.last, self.applied, self.saved, self.error)
 
     def _reload(self) -> str:
-        self._adopt(*self.shelf.read(self.path))
+        self._adopt(*self.registry.read(self.path))
         return "reloaded"
 
     def _adopt(self, model: Recommender, header: dict[str, Any]) -> None:
@@ -118,26 +118,26 @@ class Follower:
             self._failed(error)
             self._news.set()
 
-    def _advanced(self, model: Recommender, at: int) -> Advanced:
+    def _advanced(self, model: Recommender, at: int) -> RefreshResult:
         """The model with every change after a number, as far as they can be made; with every wish, if that can be."""
         forgot = False
         try:
             while changes := self.store.since(at):
-                model, gone = changed(model, changes, self.shelf.threads)
+                model, gone = changed(model, changes, self.registry.threads)
                 at, forgot = changes[-1].seq, forgot or gone
         except MonogramError as error:
-            wishes = [one for one in self.store.since(at, ALL) if one.item is None]
+            wishes = [one for one in self.store.since(at, NO_LIMIT) if one.item is None]
             try:
-                model, gone = changed(model, wishes, self.shelf.threads)
+                model, gone = changed(model, wishes, self.registry.threads)
             except MonogramError:
-                return Advanced(model, at, forgot, error, kept=True)
-            return Advanced(model, at, forgot or gone, error)
-        return Advanced(model, at, forgot)
+                return RefreshResult(model, at, forgot, error, kept=True)
+            return RefreshResult(model, at, forgot or gone, error)
+        return RefreshResult(model, at, forgot)
 
-    def _serve(self, found: Advanced, header: dict[str, Any]) -> None:
-        self.shelf.put(self.name, found.model, header)
+    def _serve(self, found: RefreshResult, header: dict[str, Any]) -> None:
+        self.registry.put(self.name, found.model, header)
         self.applied, self._owed = found.at, self._owed or found.forgot
-        self.shelf.metrics.applied.set(found.at)
+        self.registry.metrics.applied.set(found.at)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -150,9 +150,9 @@ class Follower:
 
     def _step(self) -> None:
         try:
-            with self.shelf.lock:
+            with self.registry.lock:
                 self._follow()
-            self.error, self._pause = None, AGAIN
+            self.error, self._pause = None, RETRY
         except Exception as error:
             self._failed(error)
             self._stop.wait(self._pause)
@@ -165,12 +165,12 @@ class Follower:
         logs.LOG.error("the model cannot follow, or cannot be saved: tried again", exc_info=error)
 
     def _follow(self) -> None:
-        start, entry, before = time.monotonic(), self.shelf.get(self.name), self.applied
-        found = self._advanced(entry.model, before)
-        if found.model is not entry.model or found.at != before:
-            self._serve(found, entry.header)
+        start, served, before = time.monotonic(), self.registry.get(self.name), self.applied
+        found = self._advanced(served.model, before)
+        if found.model is not served.model or found.at != before:
+            self._serve(found, served.header)
             took = round(1e3 * (time.monotonic() - start))
-            logs.tell("refreshed", model=self.name, events=found.at - before, ms=took)
+            logs.emit("refreshed", model=self.name, events=found.at - before, ms=took)
         self._write()
         if found.error is not None:
             raise found.error
@@ -185,11 +185,11 @@ class Follower:
             return
         self._check_file()
         self._sweep()
-        entry = self.shelf.get(self.name)
-        kept = {key: entry.header[key] for key in ("metrics",) if key in entry.header}
+        served = self.registry.get(self.name)
+        kept = {key: served.header[key] for key in ("metrics",) if key in served.header}
         mark = {"applied": {"events": self.store.id, "seq": self.applied}}
-        files.save(entry.model, self.path, extra=kept | mark, mark=MARK, check=self._check_file)
-        self.shelf.stamps[self.name] = stamp(self.path)
+        files.save(served.model, self.path, extra=kept | mark, mark=MARK, check=self._check_file)
+        self.registry.stamps[self.name] = stamp(self.path)
         self.saved, self._saved_at, self._owed = self.applied, time.monotonic(), False
 
     def _sweep(self) -> None:
@@ -201,7 +201,7 @@ class Follower:
             raise StorageError(f"half a model file cannot be removed from its folder: {error.strerror}") from error
 
     def _check_file(self) -> None:
-        if stamp(self.path) != self.shelf.stamps[self.name]:
+        if stamp(self.path) != self.registry.stamps[self.name]:
             still = "; the file still holds users who were forgotten" if self._owed else ""
             raise ModelFileError(f"the model file was replaced or removed and is not written over: reload it{still}")
 
