@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Request, Response
+from starlette.convertors import Convertor, register_url_convertor
 
 from monogram.errors import ParameterError
 from monogram.models import live
@@ -209,8 +210,25 @@ def _id(given: Any, ids: Any, what: str, position: int) -> str:
     return text
 
 
+class TextConvertor(Convertor[str]):
+    """A path parameter of any text: slashes and line feeds too, which Starlette's own convertors do not match."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        """The parameter as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """The parameter as it is."""
+        return value
+
+
+register_url_convertor("text", TextConvertor())
+
+
 def router(state: AppState) -> APIRouter:
-    """Every address but the page's files."""
+    """Every route but those of the page's files."""
     own, on = Handlers(state), APIRouter(redirect_slashes=False)
 
     def add(method: str, path: str, handler: Any, status: int = 200, **described: Any) -> None:
@@ -225,7 +243,7 @@ def router(state: AppState) -> APIRouter:
     add("GET", "/v1/models/{name}", own.card, gives=schemas.Card, named="name", wrong=(404,))
     add("GET", "/v1/items", own.items, gives=schemas.Page, query=schemas.Search, wrong=(404, 422))
     add("POST", "/v1/events", own.events, 202, takes=schemas.Events, gives=schemas.Stored, wrong=(409, 507))
-    add("DELETE", "/v1/users/{user:path}", own.forget, 202, gives=schemas.Stored, named="user", wrong=(409, 422, 507))
+    add("DELETE", "/v1/users/{user:text}", own.forget, 202, gives=schemas.Stored, named="user", wrong=(409, 422, 507))
     add("POST", "/admin/reload", own.reload, gives=schemas.Reloads, wrong=(422,))
     add("GET", "/healthz", own.alive, gives=schemas.State)
     add("GET", "/readyz", own.ready, gives=schemas.State, wrong=(503,))
