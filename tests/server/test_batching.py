@@ -52,16 +52,16 @@ def run(story):
 def test_one_alone_does_not_wait_and_those_behind_it_share_a_turn():
     async def story(batcher, load, work):
         load.active = 1
-        first = asyncio.create_task(batcher.ask(Ask(1)))
+        first = asyncio.create_task(batcher.submit(Ask(1)))
         await settled()
         load.active = 4
-        rest = [asyncio.create_task(batcher.ask(Ask(number))) for number in (2, 3, 4)]
+        rest = [asyncio.create_task(batcher.submit(Ask(number))) for number in (2, 3, 4)]
         await settled()
         work.go.set()
         found = await asyncio.gather(first, *rest, return_exceptions=True)
         assert [found[0], found[1], found[3]] == [10, 20, 40]
         assert isinstance(found[2], ValueError)
-        assert (load.held, batcher.busy) == (0, False)
+        assert (load.waiting, batcher.busy) == (0, False)
 
     assert run(story) == [[1], [2, 3, 4]]
 
@@ -70,10 +70,10 @@ def test_while_others_are_on_their_way_the_first_waits():
     async def story(batcher, load, work):
         work.go.set()
         load.active = 2
-        first = asyncio.create_task(batcher.ask(Ask(1)))
+        first = asyncio.create_task(batcher.submit(Ask(1)))
         await settled()
         assert not work.turns
-        second = asyncio.create_task(batcher.ask(Ask(2)))  # all who are under way have come
+        second = asyncio.create_task(batcher.submit(Ask(2)))  # all who are under way have come
         assert await asyncio.gather(first, second) == [10, 20]
 
     assert run(story) == [[1, 2]]
@@ -82,10 +82,10 @@ def test_while_others_are_on_their_way_the_first_waits():
 def test_a_turn_has_a_size_and_who_has_gone_takes_no_part():
     async def story(batcher, load, work):
         load.active = 1
-        first = asyncio.create_task(batcher.ask(Ask(1)))
+        first = asyncio.create_task(batcher.submit(Ask(1)))
         await settled()
         load.active = 4
-        rest = [asyncio.create_task(batcher.ask(Ask(number, MAX_ROWS // 2 + 1))) for number in (2, 4, 5)]
+        rest = [asyncio.create_task(batcher.submit(Ask(number, MAX_ROWS // 2 + 1))) for number in (2, 4, 5)]
         await settled()
         rest[1].cancel()
         await settled()
@@ -105,11 +105,11 @@ def test_answers_are_written_while_the_next_are_ranked():
                 second.set()
             return lambda: [second.wait(10), *rest()][1:]
 
-        batcher.work, load.active = slowly, 1
-        first = asyncio.create_task(batcher.ask(Ask(1)))
+        batcher.rank, load.active = slowly, 1
+        first = asyncio.create_task(batcher.submit(Ask(1)))
         await settled()
         load.active = 2
-        other = asyncio.create_task(batcher.ask(Ask(2)))
+        other = asyncio.create_task(batcher.submit(Ask(2)))
         await settled()
         work.go.set()
         assert await first == 10
@@ -127,12 +127,12 @@ def test_work_that_fails_fails_for_all_of_its_turn_only():
                 raise MemoryError
             return rest
 
-        batcher.work, load.active = fails, 1
+        batcher.rank, load.active = fails, 1
         work.go.set()
-        assert await batcher.ask(Ask(1)) == 10
+        assert await batcher.submit(Ask(1)) == 10
         with pytest.raises(MemoryError):
-            await batcher.ask(Ask(2))
-        assert await batcher.ask(Ask(4)) == 40
+            await batcher.submit(Ask(2))
+        assert await batcher.submit(Ask(4)) == 40
 
     assert run(story) == [[1], [2], [4]]
 

@@ -78,7 +78,7 @@ def test_the_last_one_is_not_acknowledged_as_forgotten(model):
     gate = Admission()
     for user in USERS[1:]:
         gate.admit([Change(user)], model, 0)
-    with pytest.raises(Refused, match="nobody is left") as refused:
+    with pytest.raises(Refused, match="the last user with a history") as refused:
         gate.admit([Change(USERS[0])], model, 0)
     assert refused.value.http_status == 409
     gate.admit([Change("zoe", "tea")], model, 0)  # someone comes: then the last of the old ones may go
@@ -189,11 +189,11 @@ def test_a_file_that_was_refused_is_not_written_over(folder):
         mg.Popularity().fit(pairs()).save(folder / "shop.mono")
         other = (folder / "shop.mono").read_bytes()
         for _ in range(2):  # and says so as often as it is asked
-            with pytest.raises(mg.errors.ModelFileError, match="goes on serving"):
+            with pytest.raises(mg.errors.ModelFileError, match="keeps the models"):
                 state.registry.reload()
         tell(state, Change("zoe", "tea"))
         until(lambda: "zoe" in users(state))
-        until(lambda: "not written over" in (state.refresher.error or ""))
+        until(lambda: "not overwritten" in (state.refresher.error or ""))
         assert (folder / "shop.mono").read_bytes() == other
 
 

@@ -83,4 +83,4 @@ def test_the_server_is_well_after_all_that(server):
     assert server.client.get("/readyz").status_code == 200
     stored = server.client.get("/v1/models").json()["models"][0]["updates"]["stored"]
     assert server.wait_for(stored)["error"] is None
-    assert not [line for line in server.lines if line["message"] == "unforeseen"]
+    assert not [line for line in server.lines if line["message"] == "unexpected error"]

@@ -104,8 +104,8 @@ def test_a_bad_file_leaves_the_old_model(start, folder, damage):
     answer = server.client.post("/admin/reload")
     assert answer.status_code == 422
     assert answer.json()["error"]["kind"] == "model_file"
-    assert "goes on serving" in answer.json()["error"]["message"]
-    assert server.said("reload failed: the old model goes on serving")["level"] == "error"
+    assert "keeps the models" in answer.json()["error"]["message"]
+    assert server.said("reload failed: the server keeps the old model")["level"] == "error"
     assert server.post("/v1/recommend", {"users": ["ann"]}).content == before
     assert 'monogram_reloads_total{model="shop",outcome="failed"} 1.0' in server.client.get("/metrics").text
     replace(folder, 6)

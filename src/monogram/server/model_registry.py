@@ -1,4 +1,7 @@
-"""The models by name: loaded, probed, then swapped in. Whoever holds the old one keeps it until they are done."""
+"""The server's model registry: models by name, loaded, probed, then replaced in one step.
+
+A request that has begun with a model ends with that model, whatever replaces it.
+"""
 
 from __future__ import annotations
 
@@ -30,34 +33,34 @@ from monogram.server.queries.catalogue import Catalogue, ItemTable
 from monogram.server.settings import Settings
 from monogram.weights import Weights
 
-HEADS = 16  # changed parameters whose factors are kept
+HEADS = 16  # sets of changed parameters whose weights are cached
 Stamp = tuple[int, int, int]
 
 
 class ServedModel:
-    """One model as it is served; never changed."""
+    """A model with all that is needed to answer requests for it; immutable."""
 
     def __init__(self, name: str, model: Recommender, registry: ModelRegistry, header: dict[str, Any]) -> None:
         self.name, self.model, self.header, self.loaded = name, model, header, time.time()
         self.catalogue = Catalogue(model.log_, registry.table)
         self.kernel = registry.metrics.kernel.labels(name)
         self.batches = registry.metrics.batches.labels(name)
-        work = partial(responses.rank_all, self, threads=registry.threads)
-        self.batcher = Batcher(work, registry.pool, registry.load, registry.settings.gather)
+        rank = partial(responses.rank_all, self, threads=registry.threads)
+        self.batcher = Batcher(rank, registry.pool, registry.load, registry.settings.gather)
         self._heads: dict[tuple[Any, ...], Weights] = {}
 
     def weights(self, parameters: dict[str, Any]) -> Weights:
-        """The weights, or those under other parameters; the last few of these are kept."""
+        """The weights of the model, or under changed parameters; a few of the latter are cached."""
         if not parameters:
             return self.model.weights_
         key = tuple(sorted((name, type(value), value) for name, value in parameters.items()))
-        found = self._heads.get(key)
-        if found is None:
-            found = live.weights(self.model, parameters)
+        weights = self._heads.get(key)
+        if weights is None:
+            weights = live.weights(self.model, parameters)
             if len(self._heads) >= HEADS:
                 self._heads = {}
-            self._heads[key] = found
-        return found
+            self._heads[key] = weights
+        return weights
 
     def count_calls(self, calls: list[ranking.KernelCall]) -> None:
         """Add kernel calls to the metrics."""
@@ -66,16 +69,16 @@ class ServedModel:
             self.batches.observe(call.rows)
 
     def probe(self) -> None:
-        """Have it answer a history, or raise."""
+        """Rank for one history; raise where that fails."""
         log = self.model.log_
         histories = ranking.item_histories([log.items[0]], log)
         [lists], _ = ranking.rank([ranking.Query(histories, self.model.weights_, k=1)], log.items, threads=1)
         best = lists.best
         if not np.isfinite(best.scores[0, : best.counts[0]]).all():
-            raise ModelFileError(f"the model {self.name!r} answered a probe with a score that is no number")
+            raise ModelFileError(f"the model {self.name!r} answered a probe with a score that is not finite")
 
     def card(self, updates: schemas.Updates | None) -> schemas.Card:
-        """All about the model."""
+        """The details of the model."""
         model, log = self.model, self.model.log_
         pruning = None if model.pruning_ is None else asdict(model.pruning_)
         return schemas.Card(
@@ -99,36 +102,36 @@ class ServedModel:
 
 
 class ModelRegistry:
-    """The models of one process."""
+    """The models that one process serves."""
 
     def __init__(self, settings: Settings, metrics: Metrics, load: Load) -> None:
         self.settings, self.metrics, self.load = settings, metrics, load
-        everything = parallel.count(settings.threads)
-        self.threads = everything if settings.threads else max(1, everything // settings.workers)
+        threads = parallel.count(settings.threads)
+        self.threads = threads if settings.threads else max(1, threads // settings.workers)
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="model")
         self.table: ItemTable | None = None
         self.models: dict[str, ServedModel] = {}
-        self.stamps: dict[str, Stamp | None] = {}  # of the files that are served
-        self.own: dict[str, Callable[[], str]] = {}  # models that are reloaded in a way of their own
-        self.lock = threading.RLock()  # whoever replaces an served holds it, from before the look at the old one
+        self.stamps: dict[str, Stamp | None] = {}  # of the served files
+        self.reloaders: dict[str, Callable[[], str]] = {}  # by name: what reloads a model that is updated
+        self.lock = threading.RLock()  # held to replace a model, from before the old one is read
         self._items_stamp: Stamp | None = None
-        self._tried: dict[str, Stamp | None] = {}  # of the files that were looked at last
+        self._tried: dict[str, Stamp | None] = {}  # of the files that were last read, successfully or not
 
     def open(self) -> None:
-        """Load every model; a bad file stops the start."""
+        """Load every model; an invalid file is an error."""
         self.table = catalogue.read(self.settings.items)
         self._items_stamp = None if self.settings.items is None else stamp(self.settings.items)
         for name, path in self.settings.models.items():
             self.stamps[name] = stamp(path)
             self.put(name, *self.read(path))
-            self._tell_items(name)
+            self._log_items(name)
 
     def get(self, name: Any = UNSET) -> ServedModel:
-        """A model by name, or the first."""
+        """A model by name; without a name the first."""
         if name is UNSET:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise UnknownIdError(f"no model {name[:60]!r} is served; {one_of(name[:60], self.models)}")
+            raise UnknownIdError(f"this server has no model {name[:60]!r}; {one_of(name[:60], self.models)}")
         return self.models[name]
 
     def read(self, path: str) -> tuple[Recommender, dict[str, Any]]:
@@ -136,24 +139,24 @@ class ModelRegistry:
         return files.read(path, self.settings.verify)
 
     def put(self, name: str, model: Recommender, header: dict[str, Any]) -> None:
-        """Serve a model under a name, once it has answered a probe."""
+        """Serve a model under a name, after a successful probe."""
         served = ServedModel(name, model, self, header)
         served.probe()
-        self.models[name] = served  # one assignment: a request sees the old one or the new one
+        self.models[name] = served  # one assignment: a request gets the old model or the new one
         self.metrics.model(name, type(model).__name__, model.log_.n_users, model.log_.n_items)
 
     def reload(self) -> list[schemas.Reloaded]:
-        """Load the files that have changed; a bad one leaves the old model, and is an error once all were tried."""
+        """Load the files that have changed; an invalid file leaves the old model and is an error at the end."""
         with self.lock:
-            wrong = self._read_items()
-            done = [schemas.Reloaded(name, self._again(name)) for name in self.settings.models]
-        failed = [f"{one.name}: {one.status}" for one in done if one.status not in ("reloaded", "unchanged")]
-        if failed or wrong:
-            raise ModelFileError(f"{'; '.join([*failed, *wrong])}. What was there goes on serving")
+            errors = self._read_items()
+            done = [schemas.Reloaded(name, self._reload(name)) for name in self.settings.models]
+        failed = [f"{model.name}: {model.status}" for model in done if model.status not in ("reloaded", "unchanged")]
+        if failed or errors:
+            raise ModelFileError(f"{'; '.join([*failed, *errors])}. The server keeps the models and items it had")
         return done
 
     def _read_items(self) -> list[str]:
-        """Read the file of items again if it has changed; what is wrong with it, where it leaves things as they are."""
+        """Read the file of items again if it has changed; the errors, where the old items stay."""
         path = self.settings.items
         if path is None or stamp(path) == self._items_stamp:
             return []
@@ -161,16 +164,16 @@ class ModelRegistry:
         try:
             self.table = catalogue.read(path)
         except DataError as error:
-            logs.emit("reload of the items failed: the old ones stay", logging.ERROR, reason=str(error))
+            logs.emit("reload of the items failed: the server keeps the old ones", logging.ERROR, reason=str(error))
             return [str(error)]
         self._items_stamp = now
         for name, served in list(self.models.items()):
             self.put(name, served.model, served.header)
-            self._tell_items(name)
+            self._log_items(name)
         return []
 
-    def _tell_items(self, name: str) -> None:
-        """Say how many items the file of items knows: none is most likely a mistake."""
+    def _log_items(self, name: str) -> None:
+        """Log how many items of the model are in the file of items; none is a warning."""
         if self.table is not None:
             matched = self.models[name].catalogue.matched
             logs.emit(
@@ -178,19 +181,19 @@ class ModelRegistry:
                 model=name, rows=len(self.table.ids), matched=matched,
             )  # fmt: skip
 
-    def _again(self, name: str) -> str:
+    def _reload(self, name: str) -> str:
         path = self.settings.models[name]
         now = stamp(path)
         if now is not None and now == self.stamps[name]:
             return "unchanged"
         before, self.stamps[name], self._tried[path] = self.stamps[name], now, now
         try:
-            status = self.own[name]() if name in self.own else self._replace(name, path)
-        except Exception as error:  # whatever a strange file does, the old model goes on
+            status = self.reloaders[name]() if name in self.reloaders else self._replace(name, path)
+        except Exception as error:  # whatever an invalid file causes, the old model stays
             self.stamps[name] = before
-            reason = str(error) if isinstance(error, MonogramError) else f"it does not work ({type(error).__name__})"
+            reason = str(error) if isinstance(error, MonogramError) else f"unexpected error ({type(error).__name__})"
             self.metrics.reloads.labels(name, "failed").inc()
-            logs.emit("reload failed: the old model goes on serving", logging.ERROR, model=name, reason=reason)
+            logs.emit("reload failed: the server keeps the old model", logging.ERROR, model=name, reason=reason)
             return reason
         self.metrics.reloads.labels(name, "reloaded").inc()
         logs.emit("reloaded", model=name)
@@ -201,7 +204,7 @@ class ModelRegistry:
         return "reloaded"
 
     def changed(self) -> bool:
-        """Whether a file is another than the one that is served, and than the one that was last looked at."""
+        """Whether a file differs from the served one, and from the one that was last read."""
         served = {path: self.stamps[name] for name, path in self.settings.models.items()}
         if self.settings.items is not None:
             served[self.settings.items] = self._items_stamp
@@ -209,9 +212,9 @@ class ModelRegistry:
 
 
 def stamp(path: str) -> Stamp | None:
-    """What tells that a file was replaced; None where there is none."""
+    """Inode, size and modification time, which change when a file is replaced; None for a missing file."""
     try:
-        found = os.stat(Path(path))
+        status = os.stat(Path(path))
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -87,7 +87,7 @@ def work(settings: Settings, listening: socket.socket, parent: int | None = None
 def _server(app: Any, settings: Settings) -> Any:
     import uvicorn
 
-    from monogram.server.http.protocol import guarded
+    from monogram.server.http.protocol import limited_protocol
 
     class Server(uvicorn.Server):
         @contextlib.contextmanager
@@ -96,7 +96,7 @@ def _server(app: Any, settings: Settings) -> Any:
 
     config = uvicorn.Config(
         app,
-        http=guarded(settings.reading),
+        http=limited_protocol(settings.reading),
         loop="auto",
         ws="none",
         log_config=None,

@@ -1,4 +1,4 @@
-"""The outermost room of the application: limits, the key, the clock, the log line and the headers of every answer."""
+"""ASGI middleware around the application: limits, API key, timeouts, log line and headers of every response."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from monogram.server.settings import Settings
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-MAX_REQUESTS = 1024  # requests under way; more are refused
+MAX_REQUESTS = 1024  # concurrent requests; more are refused
 LONGEST_PATH = 32_768
-FIRST, COUNT = secrets.token_hex(4), itertools.count(secrets.randbits(24))  # of request ids
-ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+ID_PREFIX, ID_COUNTER = secrets.token_hex(4), itertools.count(secrets.randbits(24))  # of request ids
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestContext:
-    """What is known of a request while it is answered: for its log line."""
+    """The id, model and number of rows of the current request, for its log line."""
 
     __slots__ = ("model", "request_id", "rows")
 
@@ -37,11 +37,11 @@ class RequestContext:
         self.request_id, self.model, self.rows = request_id, "", 0
 
 
-CONTEXT: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("notes")
+CONTEXT: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("request")
 
 
 class RequestMiddleware:
-    """ASGI middleware around everything."""
+    """Checks each request, limits it, answers its errors and logs it."""
 
     def __init__(self, app: Any, settings: Settings, metrics: Metrics, load: Load) -> None:
         self.app, self.settings, self.metrics, self.access = app, settings, metrics, AccessControl(settings)
@@ -53,37 +53,41 @@ class RequestMiddleware:
             await self.app(scope, receive, send)
             return
         start, headers = time.perf_counter(), dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"")
-        notes = RequestContext(given.decode() if ID.fullmatch(given) else f"{FIRST}{next(COUNT):08x}")
-        CONTEXT.set(notes)
-        answer = Answer(send, notes, scope["path"])
+        client_id = headers.get(b"x-request-id", b"")
+        context = RequestContext(
+            client_id.decode() if REQUEST_ID.fullmatch(client_id) else f"{ID_PREFIX}{next(ID_COUNTER):08x}"
+        )
+        CONTEXT.set(context)
+        response = ResponseSender(send, context, scope["path"])
         self.load.active += 1
         try:
-            await self._inside(scope, headers, receive, answer)
+            await self._respond(scope, headers, receive, response)
         finally:
             self.load.active -= 1
-            self._note(scope, answer, notes, time.perf_counter() - start)
+            self._log(scope, response, context, time.perf_counter() - start)
 
-    async def _inside(
-        self, scope: dict[str, Any], headers: dict[bytes, bytes], receive: Receive, answer: Answer
+    async def _respond(
+        self, scope: dict[str, Any], headers: dict[bytes, bytes], receive: Receive, response: ResponseSender
     ) -> None:
         try:
             self._check(scope, headers)
-            body = Body(receive, self.settings)
+            body = LimitedBody(receive, self.settings)
             async with asyncio.timeout(self.settings.timeout):
-                await self.app(scope, body, answer)
+                await self.app(scope, body, response)
         except TimeoutError:
-            await answer.fail(Refused(504, "timeout", f"no answer within {self.settings.timeout:g} s"))
+            await response.fail(Refused(504, "timeout", f"no answer within {self.settings.timeout:g} s"))
         except ClientDisconnected:
-            answer.status = 499
+            response.status = 499
         except Exception as error:
             if describe_error(error)[0] == 500:
-                logs.LOG.error("unforeseen", exc_info=error, extra={"fields": {"request_id": answer.notes.request_id}})
-            await answer.fail(error)
+                logs.LOG.error(
+                    "unexpected error", exc_info=error, extra={"fields": {"request_id": response.context.request_id}}
+                )
+            await response.fail(error)
 
     def _check(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
         if self.load.active > MAX_REQUESTS:
-            raise Refused(503, "overloaded", f"more than {MAX_REQUESTS:,} requests are under way; try again")
+            raise Refused(503, "overloaded", f"the server already handles {MAX_REQUESTS:,} requests; try again")
         if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_PATH:
             raise Refused(414, "too_large", f"the address is longer than {LONGEST_PATH:,} bytes")
         self.access.check(scope["method"], scope["path"], headers)
@@ -91,37 +95,37 @@ class RequestMiddleware:
         if length.isdigit() and int(length) > self.settings.body:
             raise too_large(self.settings)
 
-    def _note(self, scope: dict[str, Any], answer: Answer, notes: RequestContext, seconds: float) -> None:
+    def _log(self, scope: dict[str, Any], response: ResponseSender, context: RequestContext, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or ("/page" if scope["path"].startswith(PAGE) else "none")
-        self.metrics.requests.labels(route, answer.status).inc()
+        self.metrics.requests.labels(route, response.status).inc()
         self.metrics.latency.labels(route).observe(seconds)
-        fields: dict[str, Any] = {"request_id": notes.request_id, "method": scope["method"], "path": route}
-        fields |= {"status": answer.status, "ms": round(seconds * 1e3, 3)}
-        if notes.model:
-            fields |= {"model": notes.model, "rows": notes.rows}
-        logs.emit("request", logging.ERROR if answer.status >= 500 else logging.INFO, **fields)
+        fields: dict[str, Any] = {"request_id": context.request_id, "method": scope["method"], "path": route}
+        fields |= {"status": response.status, "ms": round(seconds * 1e3, 3)}
+        if context.model:
+            fields |= {"model": context.model, "rows": context.rows}
+        logs.emit("request", logging.ERROR if response.status >= 500 else logging.INFO, **fields)
 
 
 class ClientDisconnected(Exception):
-    """The client left before its request was whole."""
+    """The client closed the connection before its request was complete."""
 
 
 def too_large(settings: Settings) -> Refused:
-    """The error of a body over its limit."""
-    return Refused(413, "too_large", f"the body is larger than {settings.body:,} bytes; ask in several requests")
+    """The error for a body above the size limit."""
+    return Refused(413, "too_large", f"the body is larger than {settings.body:,} bytes; split it into several requests")
 
 
-class Body:
-    """What the application receives: a body within its size and its time."""
+class LimitedBody:
+    """The ASGI `receive` of the application: refuses a body that is too large or too slow."""
 
     def __init__(self, receive: Receive, settings: Settings) -> None:
         self.receive, self.settings, self.size = receive, settings, 0
         self.end = time.monotonic() + settings.reading
-        self.whole = False
+        self.complete = False
 
     async def __call__(self) -> Message:
-        """The next part."""
-        if self.whole:
+        """The next message."""
+        if self.complete:
             return await self.receive()
         try:
             async with asyncio.timeout(self.end - time.monotonic()):
@@ -134,17 +138,17 @@ class Body:
         self.size += len(message.get("body", b""))
         if self.size > self.settings.body:
             raise too_large(self.settings)
-        self.whole = not message.get("more_body", False)
+        self.complete = not message.get("more_body", False)
         return message
 
 
-class Answer:
-    """What the application sends through: adds the headers, and remembers the status."""
+class ResponseSender:
+    """The ASGI `send` of the application: adds headers, and records the status."""
 
-    def __init__(self, send: Send, notes: RequestContext, path: str) -> None:
-        self.send, self.notes, self.status, self.started = send, notes, 500, False
-        fresh = b"no-cache" if path == "/" or path.startswith(PAGE) else b"no-store"
-        self.extra = [*HEADERS, (b"x-request-id", notes.request_id.encode()), (b"cache-control", fresh)]
+    def __init__(self, send: Send, context: RequestContext, path: str) -> None:
+        self.send, self.context, self.status, self.started = send, context, 500, False
+        cache = b"no-cache" if path == "/" or path.startswith(PAGE) else b"no-store"
+        self.extra = [*HEADERS, (b"x-request-id", context.request_id.encode()), (b"cache-control", cache)]
 
     async def __call__(self, message: Message) -> None:
         """Send one message."""
@@ -152,15 +156,15 @@ class Answer:
             self.started, self.status = True, message["status"]
             message["headers"] = [*message.get("headers", []), *self.extra]
             if self.status in (408, 413):
-                message["headers"].append((b"connection", b"close"))  # the rest of the body is not read
+                message["headers"].append((b"connection", b"close"))  # the remaining body is not read
         await self.send(message)
 
     async def fail(self, error: BaseException) -> None:
-        """Answer with an error; where an answer has begun there is nothing left to say."""
+        """Send an error response, unless a response has already started."""
         if self.started:
             return
         status, kind, message = describe_error(error)
-        body = error_body(kind, message, self.notes.request_id)
+        body = error_body(kind, message, self.context.request_id)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's paths, and msgspec's schemas of what is decoded and encoded."""
+"""The OpenAPI document: FastAPI's paths, and msgspec's schemas of requests and responses."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from monogram._version import __version__
 from monogram.server.http import schemas
 
 REF = "#/components/schemas/{name}"
-ALL = (
+DOCUMENTED = (
     schemas.Recommend, schemas.Similar, schemas.Explain, schemas.Score, schemas.Events, schemas.Lists, schemas.Scored,
     schemas.Explained, schemas.Models, schemas.Card, schemas.Page, schemas.Stored, schemas.Reloads, schemas.State,
     schemas.Envelope,
 )  # fmt: skip
-EITHER = {
+EXACTLY_ONE = {
     "Recommend": ("users", "histories"),
     "Score": ("users", "histories"),
     "Explain": ("user", "history"),
@@ -36,11 +36,19 @@ def operation(
     query: type | None = None,
     wrong: tuple[int, ...] = (),
 ) -> dict[str, Any]:
-    """What FastAPI is told about an address."""
+    """The OpenAPI operation of a route, as FastAPI takes it.
+
+    Parameters
+    ----------
+    gives, takes : schema of the response and of the request body; None: text, and no body
+    named : name of the path parameter
+    query : schema of the query parameters
+    wrong : statuses of errors beyond the common ones
+    """
     statuses = sorted({*ALWAYS, *(WITH_BODY if takes else ()), *wrong})
     content = {"text/plain": {"schema": {"type": "string"}}} if gives is None else _json(gives)
     responses: dict[int | str, Any] = {status: {"description": "The answer", "content": content}}
-    responses |= {one: {"description": "An error", "content": _json(schemas.Envelope)} for one in statuses}
+    responses |= {code: {"description": "An error", "content": _json(schemas.Envelope)} for code in statuses}
     extra: dict[str, Any] = {}
     if takes is not None:
         extra["requestBody"] = {"required": True, "content": _json(takes)}
@@ -57,18 +65,18 @@ def _json(kind: type) -> dict[str, Any]:
 
 
 def _parameters(kind: type) -> list[dict[str, Any]]:
-    _, found = msgspec.json.schema_components([kind], ref_template=REF)
-    own = found[kind.__name__]["properties"]
-    return [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in own.items()]
+    _, components = msgspec.json.schema_components([kind], ref_template=REF)
+    properties = components[kind.__name__]["properties"]
+    return [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in properties.items()]
 
 
-def document(app: FastAPI) -> dict[str, Any]:
+def openapi_document(app: FastAPI) -> dict[str, Any]:
     """The whole document."""
-    made = get_openapi(title="Monogram", version=__version__, routes=app.routes, description=app.description)
-    _, components = msgspec.json.schema_components(ALL, ref_template=REF)
-    for name, either in EITHER.items():
-        components[name]["oneOf"] = [{"required": [one]} for one in either]
+    document = get_openapi(title="Monogram", version=__version__, routes=app.routes, description=app.description)
+    _, components = msgspec.json.schema_components(DOCUMENTED, ref_template=REF)
+    for name, fields in EXACTLY_ONE.items():
+        components[name]["oneOf"] = [{"required": [field]} for field in fields]
     key = {"type": "http", "scheme": "bearer"}
-    made["components"] = {"schemas": components, "securitySchemes": {"key": key}}
-    made["security"] = [{}, {"key": []}]  # a key where the server was given one
-    return made
+    document["components"] = {"schemas": components, "securitySchemes": {"key": key}}
+    document["security"] = [{}, {"key": []}]  # the key is needed where the server has one
+    return document

@@ -1,4 +1,4 @@
-"""The addresses, and what each does with a request: decode, ask, encode."""
+"""Routes, and the handler of each: decode the request, answer it, encode the response."""
 
 from __future__ import annotations
 
@@ -31,38 +31,39 @@ Struct = TypeVar("Struct")
 
 @dataclass
 class AppState:
-    """What the handlers work with."""
+    """The parts of the application that the handlers use."""
 
     registry: ModelRegistry
     metrics: Metrics
     writer: EventWriter | None = None
     refresher: Refresher | None = None
     draining: bool = False
-    told: Any = None  # called after a reload that was asked for over HTTP
+    after_reload: Any = None  # called after a reload requested over HTTP
 
 
-def body(content: bytes, status: int = 200) -> Response:
-    """An answer in JSON."""
+def json_response(content: bytes, status: int = 200) -> Response:
+    """A JSON response."""
     return Response(content, status, media_type=JSON)
 
 
 async def read(request: Request, kind: type[Struct]) -> Struct:
     """The body of a request, decoded and checked."""
-    form = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if form != JSON:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != JSON:
         raise Refused(415, "media_type", f"expected the header Content-Type: {JSON}")
     decoder: Any = schemas.decoders[kind]  # type: ignore[index]
     content = await request.body()
     try:
-        found: Struct = decoder.decode(content)
+        decoded: Struct = decoder.decode(content)
     except (UnicodeDecodeError, RecursionError) as error:
-        raise ParameterError("the request cannot be read: it is not JSON in UTF-8, or too deep") from error
-    return found
+        raise ParameterError("the request cannot be read: expected JSON in UTF-8 of moderate nesting") from error
+    return decoded
 
 
-def _note(served: ServedModel, rows: int) -> None:
-    notes = CONTEXT.get()
-    notes.model, notes.rows = served.name, rows
+def _record(served: ServedModel, rows: int) -> None:
+    """Store the model and the number of rows for the log line of the request."""
+    context = CONTEXT.get()
+    context.model, context.rows = served.name, rows
 
 
 class Handlers:
@@ -76,75 +77,79 @@ class Handlers:
         return await self._lists(await read(request, schemas.Recommend))
 
     async def similar(self, request: Request) -> Response:
-        """Items like others."""
+        """Similar items."""
         return await self._lists(await read(request, schemas.Similar))
 
-    async def _lists(self, asked: schemas.Recommend | schemas.Similar) -> Response:
-        served = self.registry.get(asked.model)
-        job = responses.ListsJob(served, asked)
-        _note(served, job.size)
-        return body(await served.batcher.ask(job))
+    async def _lists(self, query: schemas.Recommend | schemas.Similar) -> Response:
+        served = self.registry.get(query.model)
+        job = responses.ListsJob(served, query)
+        _record(served, job.size)
+        return json_response(await served.batcher.submit(job))
 
     async def score(self, request: Request) -> Response:
         """Scores of some items."""
-        asked = await read(request, schemas.Score)
-        served = self.registry.get(asked.model)
-        rows = len(asked.users or asked.histories or ())
-        if rows * len(asked.items) > 1_000_000:
-            raise ParameterError(f"{rows:,} rows of {len(asked.items):,} scores; expected at most 1,000,000 in all")
-        _note(served, rows)
-        return body(await self._aside(responses.score, served, asked, self.registry.threads))
+        query = await read(request, schemas.Score)
+        served = self.registry.get(query.model)
+        rows = len(query.users or query.histories or ())
+        if rows * len(query.items) > 1_000_000:
+            raise ParameterError(f"{rows:,} rows of {len(query.items):,} scores; expected at most 1,000,000 in all")
+        _record(served, rows)
+        return json_response(await self._in_thread(responses.score, served, query, self.registry.threads))
 
     async def explain(self, request: Request) -> Response:
         """Why an item has its score."""
-        asked = await read(request, schemas.Explain)
-        served = self.registry.get(asked.model)
-        _note(served, 1)
-        return body(await self._aside(responses.explain, served, asked))
+        query = await read(request, schemas.Explain)
+        served = self.registry.get(query.model)
+        _record(served, 1)
+        return json_response(await self._in_thread(responses.explain, served, query))
 
     async def models(self, request: Request) -> Response:
-        """The models that are served."""
-        found = [self._model(served) for served in self.registry.models.values()]
-        return body(schemas.encode(schemas.Models(found)))
+        """The served models."""
+        models = [self._model(served) for served in self.registry.models.values()]
+        return json_response(schemas.encode(schemas.Models(models)))
 
     def _model(self, served: ServedModel) -> schemas.Model:
         log = served.model.log_
         sizes = log.n_users, log.n_items, log.n_events
-        lively = list(live.parameters(served.model))
+        live_parameters = list(live.parameters(served.model))
         default = served is self.registry.get()
-        return schemas.Model(served.name, type(served.model).__name__, *sizes, self._updates(), lively, default)
+        return schemas.Model(
+            served.name, type(served.model).__name__, *sizes, self._updates(), live_parameters, default
+        )
 
     def _updates(self) -> schemas.Updates | None:
         return None if self.state.refresher is None else self.state.refresher.status()
 
     async def card(self, request: Request) -> Response:
-        """All about one model."""
+        """The details of one model."""
         served = self.registry.get(request.path_params["name"])
-        return body(schemas.encode(served.card(self._updates())))
+        return json_response(schemas.encode(served.card(self._updates())))
 
     async def items(self, request: Request) -> Response:
-        """Items by a part of their id or title."""
-        given = request.query_params.multi_items()
-        if len(dict(given)) < len(given):
-            raise ParameterError("a parameter was given twice")
-        asked = msgspec.convert(dict(given), schemas.Search, strict=False)
-        served = self.registry.get(asked.model)
-        page = await self._aside(served.catalogue.search, served.name, asked.query, asked.offset, asked.limit)
-        return body(schemas.encode(page))
+        """Items whose id or title contains a text."""
+        parameters = request.query_params.multi_items()
+        if len(dict(parameters)) < len(parameters):
+            raise ParameterError("a query parameter was given twice; expected each once")
+        query = msgspec.convert(dict(parameters), schemas.Search, strict=False)
+        served = self.registry.get(query.model)
+        page = await self._in_thread(served.catalogue.search, served.name, query.query, query.offset, query.limit)
+        return json_response(schemas.encode(page))
 
     async def events(self, request: Request) -> Response:
-        """Store events, durably; the model follows."""
+        """Store events durably; the model is updated in the background."""
         self._refresher()
-        asked = await read(request, schemas.Events)
+        query = await read(request, schemas.Events)
         log = self.registry.get().model.log_
         changes = [
-            Change(_id(one.user, log.users, "user", at), _id(one.item, log.items, "item", at), one.weight, one.time)
-            for at, one in enumerate(asked.events)
+            Change(
+                _id(event.user, log.users, "user", at), _id(event.item, log.items, "item", at), event.weight, event.time
+            )
+            for at, event in enumerate(query.events)
         ]
         return await self._stored(changes)
 
     async def forget(self, request: Request) -> Response:
-        """Forget a user: stored durably; the model and its file follow."""
+        """Forget a user: stored durably; the model and its file are updated in the background."""
         self._refresher()
         user = request.path_params["user"]
         return await self._stored([Change(_id(user, self.registry.get().model.log_.users, "user", 0))])
@@ -155,11 +160,11 @@ class Handlers:
         ticket = refresher.admit(changes)
         storing = self.state.writer.submit(changes)
         storing.add_done_callback(ticket.stored)
-        # Shielded: a client that leaves does not take back what is on its way to the disk.
+        # Shielded: the changes are stored even if the client disconnects.
         seq = await asyncio.shield(asyncio.wrap_future(storing))
         refresher.notify()
         self.state.metrics.stored.set(seq)
-        return body(schemas.encode(schemas.Stored(seq, len(changes), refresher.applied)), 202)
+        return json_response(schemas.encode(schemas.Stored(seq, len(changes), refresher.applied)), 202)
 
     def _refresher(self) -> Refresher:
         if self.state.refresher is None:
@@ -169,42 +174,42 @@ class Handlers:
     async def reload(self, request: Request) -> Response:
         """Load the model files that have changed."""
         try:
-            done = await self._aside(self.registry.reload)
+            done = await self._in_thread(self.registry.reload)
         finally:
-            if self.state.told is not None:
-                self.state.told()
-        return body(schemas.encode(schemas.Reloads(done)))
+            if self.state.after_reload is not None:
+                self.state.after_reload()
+        return json_response(schemas.encode(schemas.Reloads(done)))
 
     async def alive(self, request: Request) -> Response:
         """Whether the process responses."""
-        return body(schemas.encode(schemas.State("ok")))
+        return json_response(schemas.encode(schemas.State("ok")))
 
     async def ready(self, request: Request) -> Response:
-        """Whether it should get requests."""
+        """Whether the server accepts requests."""
         if self.state.draining:
-            raise Refused(503, "draining", "the server is about to stop")
-        return body(schemas.encode(schemas.State("ready")))
+            raise Refused(503, "draining", "the server is stopping")
+        return json_response(schemas.encode(schemas.State("ready")))
 
     async def metrics(self, request: Request) -> Response:
-        """The numbers for Prometheus."""
+        """The metrics in Prometheus' format."""
         return Response(self.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def page(self, request: Request) -> Response:
         """The web page."""
         return Response((PAGE / "index.html").read_bytes(), media_type="text/html; charset=utf-8")
 
-    async def _aside(self, function: Any, *arguments: Any) -> Any:
-        """Run in a thread: the loop is free for others."""
+    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
+        """Run a function in a worker thread, so that the event loop stays free."""
         return await asyncio.get_running_loop().run_in_executor(self.registry.pool, partial(function, *arguments))
 
 
-def _id(given: Any, ids: Any, what: str, position: int) -> str:
-    """An id as text, if it can stand among others and be stored."""
-    found = ids.same_kind(given)
-    text = "" if found is None else str(found)
+def _id(value: Any, ids: Any, what: str, position: int) -> str:
+    """An id as text; it must be of the kind of the model's ids, and not blank."""
+    id_ = ids.same_kind(value)
+    text = "" if id_ is None else str(id_)
     if not text.strip() or "\0" in text:
         raise ParameterError(
-            f"the {what} of event {position} cannot stand among the model's {ids.kind} ids; "
+            f"the {what} of event {position} does not fit the model's {ids.kind} ids; "
             f"expected {'a text that is not blank' if ids.kind == 'string' else f'one that is {ids.kind}'}"
         )
     return text
@@ -229,26 +234,34 @@ register_url_convertor("text", TextConvertor())
 
 def router(state: AppState) -> APIRouter:
     """Every route but those of the page's files."""
-    own, on = Handlers(state), APIRouter(redirect_slashes=False)
+    handlers, routes = Handlers(state), APIRouter(redirect_slashes=False)
 
     def add(method: str, path: str, handler: Any, status: int = 200, **described: Any) -> None:
         extra = operation(handler.__doc__, status, **described)
-        on.add_api_route(path, handler, methods=[method], response_class=Response, status_code=status, **extra)
+        routes.add_api_route(path, handler, methods=[method], response_class=Response, status_code=status, **extra)
 
-    add("POST", "/v1/recommend", own.recommend, takes=schemas.Recommend, gives=schemas.Lists, wrong=(404, 501))
-    add("POST", "/v1/similar", own.similar, takes=schemas.Similar, gives=schemas.Lists, wrong=(404,))
-    add("POST", "/v1/explain", own.explain, takes=schemas.Explain, gives=schemas.Explained, wrong=(404,))
-    add("POST", "/v1/score", own.score, takes=schemas.Score, gives=schemas.Scored, wrong=(404,))
-    add("GET", "/v1/models", own.models, gives=schemas.Models)
-    add("GET", "/v1/models/{name}", own.card, gives=schemas.Card, named="name", wrong=(404,))
-    add("GET", "/v1/items", own.items, gives=schemas.Page, query=schemas.Search, wrong=(404, 422))
-    add("POST", "/v1/events", own.events, 202, takes=schemas.Events, gives=schemas.Stored, wrong=(409, 507))
-    add("DELETE", "/v1/users/{user:text}", own.forget, 202, gives=schemas.Stored, named="user", wrong=(409, 422, 507))
-    add("POST", "/admin/reload", own.reload, gives=schemas.Reloads, wrong=(422,))
-    add("GET", "/healthz", own.alive, gives=schemas.State)
-    add("GET", "/readyz", own.ready, gives=schemas.State, wrong=(503,))
-    add("GET", "/metrics", own.metrics, gives=None)
-    for path, handler in (("/", own.page), ("/healthz", own.alive), ("/readyz", own.ready)):
+    add("POST", "/v1/recommend", handlers.recommend, takes=schemas.Recommend, gives=schemas.Lists, wrong=(404, 501))
+    add("POST", "/v1/similar", handlers.similar, takes=schemas.Similar, gives=schemas.Lists, wrong=(404,))
+    add("POST", "/v1/explain", handlers.explain, takes=schemas.Explain, gives=schemas.Explained, wrong=(404,))
+    add("POST", "/v1/score", handlers.score, takes=schemas.Score, gives=schemas.Scored, wrong=(404,))
+    add("GET", "/v1/models", handlers.models, gives=schemas.Models)
+    add("GET", "/v1/models/{name}", handlers.card, gives=schemas.Card, named="name", wrong=(404,))
+    add("GET", "/v1/items", handlers.items, gives=schemas.Page, query=schemas.Search, wrong=(404, 422))
+    add("POST", "/v1/events", handlers.events, 202, takes=schemas.Events, gives=schemas.Stored, wrong=(409, 507))
+    add(
+        "DELETE",
+        "/v1/users/{user:text}",
+        handlers.forget,
+        202,
+        gives=schemas.Stored,
+        named="user",
+        wrong=(409, 422, 507),
+    )
+    add("POST", "/admin/reload", handlers.reload, gives=schemas.Reloads, wrong=(422,))
+    add("GET", "/healthz", handlers.alive, gives=schemas.State)
+    add("GET", "/readyz", handlers.ready, gives=schemas.State, wrong=(503,))
+    add("GET", "/metrics", handlers.metrics, gives=None)
+    for path, handler in (("/", handlers.page), ("/healthz", handlers.alive), ("/readyz", handlers.ready)):
         methods = ["GET", "HEAD"] if path == "/" else ["HEAD"]
-        on.add_api_route(path, handler, methods=methods, include_in_schema=False, response_class=Response)
-    return on
+        routes.add_api_route(path, handler, methods=methods, include_in_schema=False, response_class=Response)
+    return routes

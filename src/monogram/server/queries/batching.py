@@ -1,4 +1,4 @@
-"""Requests that come together are answered together: one thread at a time works for a model, on all that waits."""
+"""Batching: requests that arrive together are ranked together, by one thread at a time for each model."""
 
 from __future__ import annotations
 
@@ -8,65 +8,65 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
-MAX_ROWS = 512  # rows in one turn
+MAX_ROWS = 512  # rows in one batch
 
 
 class Job(Protocol):
-    """One request's work."""
+    """The work of one request."""
 
     @property
     def size(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
 
 
 class Load:
-    """How many requests are under way, and how many of them wait for a turn."""
+    """Counts of the server: requests in progress (`active`), and those of them that wait for a batch (`waiting`)."""
 
     def __init__(self) -> None:
-        self.active = self.held = 0
+        self.active = self.waiting = 0
 
 
-Rest = Callable[[], list[Any]]
-Work = Callable[[Sequence[Any]], Rest]
+Encode = Callable[[], list[Any]]
+Rank = Callable[[Sequence[Any]], Encode]
 
 
 class Batcher:
-    """Gathers jobs for a function that answers several at once.
+    """Collects jobs for a function that ranks several at once.
 
-    A job that comes alone, while no other request is under way, starts at once. Else the first one waits for up to
-    `gather` seconds for others. While a turn runs, what comes waits for the next, which begins as soon as that one is
-    ranked: its answers are written meanwhile.
+    A job that arrives while no other request is in progress starts at once. Otherwise the first job waits for others,
+    up to `gather` seconds. Jobs that arrive while a batch is being ranked form the next batch, which starts as soon as
+    that ranking ends; the answers of the first batch are encoded meanwhile.
 
     Parameters
     ----------
-    work : ranks jobs; gives what writes their answers, in order. An answer that is an exception is raised where it was
-        asked for
-    pool : where it runs
-    load : the server's
+    rank : ranks jobs and returns a function that encodes their answers, in order; an answer that is an exception is
+        raised to the caller of `submit`
+    pool : executor that runs `rank` and the encoding
+    load : counts of the server
     gather : seconds
     """
 
-    def __init__(self, work: Work, pool: Executor, load: Load, gather: float) -> None:
-        self.work, self.pool, self.load, self.gather = work, pool, load, gather
+    def __init__(self, rank: Rank, pool: Executor, load: Load, gather: float) -> None:
+        self.rank, self.pool, self.load, self.gather = rank, pool, load, gather
         self.waiting: deque[tuple[Job, asyncio.Future[Any]]] = deque()
         self.busy = False
         self.timer: asyncio.TimerHandle | None = None
 
-    async def ask(self, job: Job) -> Any:
-        """The answer to a job."""
+    async def submit(self, job: Job) -> Any:
+        """Add a job to a batch, and wait for its answer."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self.waiting.append((job, future))
-        self.load.held += 1
+        self.load.waiting += 1
         try:
             if not self.busy:
-                self._consider(loop)
+                self._start_or_wait(loop)
             return await future
         finally:
-            self.load.held -= 1
+            self.load.waiting -= 1
 
-    def _consider(self, loop: asyncio.AbstractEventLoop) -> None:
-        alone = self.load.active <= self.load.held
+    def _start_or_wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        alone = self.load.active <= self.load.waiting
         if alone or self.gather <= 0 or sum(job.size for job, _ in self.waiting) >= MAX_ROWS:
             self._start(loop)
         elif self.timer is None:
@@ -76,24 +76,24 @@ class Batcher:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        taken: list[tuple[Job, asyncio.Future[Any]]] = []
+        batch: list[tuple[Job, asyncio.Future[Any]]] = []
         size = 0
-        while self.waiting and (not taken or size + self.waiting[0][0].size <= MAX_ROWS):
+        while self.waiting and (not batch or size + self.waiting[0][0].size <= MAX_ROWS):
             job, future = self.waiting.popleft()
-            if not future.done():  # its client may have gone
-                taken.append((job, future))
+            if not future.done():  # the client may have disconnected
+                batch.append((job, future))
                 size += job.size
-        if not taken:
+        if not batch:
             return
         self.busy = True
-        futures = [future for _, future in taken]
-        turn = loop.run_in_executor(self.pool, self._turn, [job for job, _ in taken])
-        turn.add_done_callback(lambda done: self._ranked(loop, futures, done))
+        futures = [future for _, future in batch]
+        ranking = loop.run_in_executor(self.pool, self._run, [job for job, _ in batch])
+        ranking.add_done_callback(lambda done: self._ranked(loop, futures, done))
 
-    def _turn(self, jobs: list[Job]) -> list[Any] | Rest:
-        """Rank; and write the answers here, unless others wait to be ranked."""
-        rest = self.work(jobs)
-        return rest if self.waiting else rest()
+    def _run(self, jobs: list[Job]) -> list[Any] | Encode:
+        """Rank a batch; encode its answers here, too, unless other jobs wait to be ranked."""
+        encode = self.rank(jobs)
+        return encode if self.waiting else encode()
 
     def _ranked(
         self, loop: asyncio.AbstractEventLoop, futures: list[asyncio.Future[Any]], done: asyncio.Future[Any]

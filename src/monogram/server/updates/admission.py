@@ -1,4 +1,4 @@
-"""What may be acknowledged: a change that could never be carried out is refused before it is stored."""
+"""Admission of changes: a change that could never be applied is refused before it is stored and acknowledged."""
 
 from __future__ import annotations
 
@@ -17,44 +17,55 @@ from monogram.server.updates.events import Change
 
 @dataclass
 class Ticket:
-    """Changes on their way: who and what is new with them, who is to go; their number once they are stored."""
+    """Admitted changes that the model does not have yet.
+
+    Attributes
+    ----------
+    users : users with events
+    items : items that the model did not know
+    forgotten : users to forget
+    seq : number of the last change, once it is stored
+    failed : whether the changes could not be stored
+    """
 
     users: set[str] = field(default_factory=set)
     items: set[str] = field(default_factory=set)
-    going: set[str] = field(default_factory=set)
+    forgotten: set[str] = field(default_factory=set)
     seq: int | None = None
     failed: bool = False
 
     def stored(self, done: Future[int]) -> None:
-        """Take the number, or the news that it came to nothing."""
+        """Record the result of storing the changes; a callback of the future."""
         self.failed = done.cancelled() or done.exception() is not None
         self.seq = None if self.failed else done.result()
 
 
 class Admission:
-    """Looks at changes before they are stored, with all in mind that is on its way. For one thread."""
+    """Checks changes together with the admitted ones that the model does not have yet. Used by one thread."""
 
     def __init__(self) -> None:
         self._tickets: list[Ticket] = []
 
     def admit(self, changes: Sequence[Change], model: Recommender, applied: int) -> Ticket:
-        """A ticket for changes to a model that has followed up to a number; `Refused` where they cannot be followed."""
-        waiting = [one for one in self._tickets if not one.failed and (one.seq is None or one.seq > applied)]
+        """Admit changes to a model that has the events up to number `applied`, or raise `Refused`."""
+        pending = [
+            ticket for ticket in self._tickets if not ticket.failed and (ticket.seq is None or ticket.seq > applied)
+        ]
         ticket = _ticket(changes, model)
-        both = [*waiting, ticket]
+        tickets = [*pending, ticket]
         if ticket.items or ticket.users:
-            _check_memory(model, both)
-        if ticket.going:
-            _check_left(model, both)
-        self._tickets = both
+            _check_memory(model, tickets)
+        if ticket.forgotten:
+            _check_users_remain(model, tickets)
+        self._tickets = tickets
         return ticket
 
 
 def _ticket(changes: Sequence[Change], model: Recommender) -> Ticket:
     ticket, log = Ticket(), model.log_
-    for change in changes:  # in their order: who goes may come again
+    for change in changes:  # in order: a forgotten user may have new events later
         if change.item is None:
-            ticket.going.add(change.user)
+            ticket.forgotten.add(change.user)
             ticket.users.discard(change.user)
         else:
             ticket.users.add(change.user)
@@ -85,19 +96,20 @@ def _check_memory(model: Recommender, tickets: list[Ticket]) -> None:
         )  # fmt: skip
 
 
-def _check_left(model: Recommender, tickets: list[Ticket]) -> None:
-    going: set[str] = set()
-    coming: set[str] = set()
-    for one in tickets:
-        going |= one.going
-        coming = (coming - one.going) | one.users
+def _check_users_remain(model: Recommender, tickets: list[Ticket]) -> None:
+    """Refuse to forget the last user with a history."""
+    forgotten: set[str] = set()
+    added: set[str] = set()
+    for ticket in tickets:
+        forgotten |= ticket.forgotten
+        added = (added - ticket.forgotten) | ticket.users
     log = model.log_
-    places = log.users.index(list(going))
+    index = log.users.index(list(forgotten))
     active = np.diff(log.matrix.indptr) > 0
-    active[places[places >= 0]] = False
-    if not coming and not active.any():
+    active[index[index >= 0]] = False
+    if not added and not active.any():
         raise Refused(
             409, "nobody_left",
-            "without this user nobody is left to learn from, and nothing was stored; to forget them, stop the server "
-            "and remove the model file and its events",
+            "this is the last user with a history, and a model needs one; nothing was stored. To forget this user, "
+            "stop the server and remove the model file and its events",
         )  # fmt: skip
