@@ -13,7 +13,7 @@ from monogram.server.http.middleware import MAX_REQUESTS, RequestMiddleware
 from monogram.server.http.security import AccessControl, Refused
 from monogram.server.metrics import Metrics
 from monogram.server.queries.batching import Load
-from monogram.server.settings import Settings, digest, is_loopback, named, read_key
+from monogram.server.settings import Settings, digest, is_loopback, parse_models, read_key
 
 KEY = "a key of at least sixteen"
 ONE = {"shop": "shop.mono"}
@@ -273,10 +273,10 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path):
 
 
 def test_names_of_models(tmp_path):
-    assert named(["a/shop.mono", "x=b.mono"]) == {"shop": "a/shop.mono", "x": "b.mono"}
+    assert parse_models(["a/shop.mono", "x=b.mono"]) == {"shop": "a/shop.mono", "x": "b.mono"}
     for wrong in (["a/shop.mono", "b/shop.mono"], ["=x"], ["a="], ["a/b=x"]):
         with pytest.raises(settings_.ParameterError):
-            named(wrong)
+            parse_models(wrong)
 
 
 def test_the_door_of_a_name_without_a_host():

@@ -1,4 +1,4 @@
-"""What goes over the wire: the only description of it, for decoding, encoding and the OpenAPI document."""
+"""The schemas of requests and responses: the only source for decoding, encoding and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 ROWS, HISTORY, ITEMS, EVENTS, REASONS, TOP = 1_000, 10_000, 10_000, 10_000, 100, 1_000
-EXPLAINED = 10_000  # lists times k, where reasons are asked for
-SHARES = 4_000_000  # events of the histories times k, where reasons are asked for
+EXPLAINED = 10_000  # most lists times k with explain
+SHARES = 4_000_000  # most entries of the histories times k with explain
 LONGEST_ID = 10_000
 
 Text = Annotated[str, Meta(max_length=LONGEST_ID)]
-# Larger ones can be given as text.
+# Larger integers can be sent as text.
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Id = Text | Whole
 History = (
@@ -28,13 +28,13 @@ Changed = dict[str, float | bool]
 
 
 class ModelRequest(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """What every question may hold: which model, and parameters to change for this answer alone."""
+    """What every query may hold: the name of the model."""
 
     model: str | UnsetType = UNSET
 
 
 class Recommend(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Rank items for known users, or for anyone by their history: exactly one of the two."""
+    """Rank items for known users or for histories: exactly one of the two; `parameters` hold for this query."""
 
     users: Users | UnsetType = UNSET
     histories: Histories | UnsetType = UNSET
@@ -48,7 +48,7 @@ class Recommend(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw
 
 
 class Similar(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Items like the given ones."""
+    """Similar items of each given item."""
 
     items: Annotated[list[Id], Meta(min_length=1, max_length=ROWS)]
     k: K = 10
@@ -75,7 +75,7 @@ class Score(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_onl
 
 
 class Event(Struct, forbid_unknown_fields=True):
-    """Someone used something. The time is told and kept; it changes no model."""
+    """A user used an item. The time is stored; it does not change the model."""
 
     user: Id
     item: Id
@@ -99,7 +99,7 @@ class Search(Struct, forbid_unknown_fields=True):
 
 
 class Share(Struct):
-    """What an item of the history adds to a score; item null is the part that no history changes."""
+    """What an item of the history adds to a score; item null is the part that does not depend on the history."""
 
     item: Any
     share: float
@@ -175,7 +175,7 @@ class Explained(Struct, omit_defaults=True, kw_only=True):
 
 
 class Updates(Struct):
-    """How far the model has followed the stored events."""
+    """Numbers of the last event stored, applied to the model, and saved in its file."""
 
     stored: int
     applied: int
@@ -184,7 +184,7 @@ class Updates(Struct):
 
 
 class Model(Struct):
-    """One line of /v1/models."""
+    """One model of /v1/models."""
 
     name: str
     kind: str
@@ -203,7 +203,7 @@ class Models(Struct):
 
 
 class Card(Struct):
-    """All about one model."""
+    """The details of one model."""
 
     name: str
     kind: str
@@ -242,7 +242,7 @@ class Page(Struct):
 
 
 class Stored(Struct):
-    """What was stored: the number of the last of it, and how far the model is."""
+    """The number of the last stored event, how many were stored, and the last event in the model."""
 
     seq: int
     stored: int
@@ -269,7 +269,7 @@ class State(Struct):
 
 
 class Wrong(Struct):
-    """What went wrong."""
+    """An error."""
 
     kind: str
     message: str
@@ -277,10 +277,10 @@ class Wrong(Struct):
 
 
 class Envelope(Struct):
-    """Every answer that is no success."""
+    """The body of every error response."""
 
     error: Wrong
 
 
 encode = msgspec.json.Encoder().encode
-decoders = {one: msgspec.json.Decoder(one) for one in (Recommend, Similar, Explain, Score, Events)}
+decoders = {kind: msgspec.json.Decoder(kind) for kind in (Recommend, Similar, Explain, Score, Events)}
