@@ -20,7 +20,7 @@ from monogram.server.http.security import Refused
 from monogram.server.settings import Settings
 from monogram.server.updates import admission, refresh
 from monogram.server.updates.admission import Admission
-from monogram.server.updates.events import Change, EventStore
+from monogram.server.updates.events import EventStore, LogChange
 from monogram.server.updates.refresh import changed
 
 from .conftest import USERS, pairs
@@ -44,7 +44,7 @@ def following(folder, **more):
         close(state)
 
 
-def tell(state, *changes: Change) -> int:
+def tell(state, *changes: LogChange) -> int:
     state.refresher.admit(changes)
     seq = state.writer.submit(list(changes)).result(10)
     state.refresher.notify()
@@ -63,8 +63,8 @@ def users(state):
 
 
 def test_all_who_were_may_go_when_others_come(model):
-    wishes = [Change(user, None, seq=at) for at, user in enumerate(USERS)]
-    come = [Change("zoe", "tea", seq=100), Change("zoe", "new", seq=101), Change("ann", "jam", seq=102)]
+    wishes = [LogChange(user, None, seq=at) for at, user in enumerate(USERS)]
+    come = [LogChange("zoe", "tea", seq=100), LogChange("zoe", "new", seq=101), LogChange("ann", "jam", seq=102)]
     fresh, forgot = changed(model, [*wishes, *come], 1)
     assert forgot
     wanted = mg.DEQL(**model.params()).fit([("zoe", "tea"), ("zoe", "new"), ("ann", "jam")])
@@ -77,49 +77,49 @@ def test_all_who_were_may_go_when_others_come(model):
 def test_the_last_one_is_not_acknowledged_as_forgotten(model):
     gate = Admission()
     for user in USERS[1:]:
-        gate.admit([Change(user)], model, 0)
+        gate.admit([LogChange(user)], model, 0)
     with pytest.raises(Refused, match="the last user with a history") as refused:
-        gate.admit([Change(USERS[0])], model, 0)
+        gate.admit([LogChange(USERS[0])], model, 0)
     assert refused.value.http_status == 409
-    gate.admit([Change("zoe", "tea")], model, 0)  # someone comes: then the last of the old ones may go
-    gate.admit([Change(USERS[0])], model, 0)
+    gate.admit([LogChange("zoe", "tea")], model, 0)  # someone comes: then the last of the old ones may go
+    gate.admit([LogChange(USERS[0])], model, 0)
     with pytest.raises(Refused):
-        gate.admit([Change("zoe")], model, 0)
+        gate.admit([LogChange("zoe")], model, 0)
 
 
 def test_what_came_to_nothing_or_is_followed_no_longer_counts(model):
     gate = Admission()
-    failed, followed = (gate.admit([Change(user)], model, 0) for user in USERS[:2])
+    failed, followed = (gate.admit([LogChange(user)], model, 0) for user in USERS[:2])
     failed.failed, followed.seq = True, 7
     for user in USERS[2:]:
-        gate.admit([Change(user)], model, 7)
+        gate.admit([LogChange(user)], model, 7)
     assert len(gate._tickets) == len(USERS) - 2
 
 
 def test_items_that_memory_cannot_hold_are_refused(model, monkeypatch):
     monkeypatch.setattr(admission.memory, "parse", lambda _: 4 * 12**2)
     gate = Admission()
-    gate.admit([Change("ann", "new 1"), Change("ann", "tea")], model, 0)
-    gate.admit([Change("ann", "new 1"), Change("bob", "new 2")], model, 0)
+    gate.admit([LogChange("ann", "new 1"), LogChange("ann", "tea")], model, 0)
+    gate.admit([LogChange("ann", "new 1"), LogChange("bob", "new 2")], model, 0)
     with pytest.raises(Refused, match="3 new items beside 10 the weights would take 676 B") as refused:
-        gate.admit([Change("eve", "new 3")], model, 0)
+        gate.admit([LogChange("eve", "new 3")], model, 0)
     assert refused.value.http_status == 507
-    gate.admit([Change("eve", "tea")], model, 0)
+    gate.admit([LogChange("eve", "tea")], model, 0)
 
 
 def test_a_kept_gram_grows_with_the_weights(monkeypatch):
     model = mg.EASE(l2=2).fit(pairs(), keep_gram=True)
     monkeypatch.setattr(admission.memory, "parse", lambda _: 4 * 12**2)
     with pytest.raises(Refused, match="the weights would take 968 B"):
-        Admission().admit([Change("ann", "new 1")], model, 0)
+        Admission().admit([LogChange("ann", "new 1")], model, 0)
 
 
 def test_users_that_a_dual_cannot_hold_are_refused(monkeypatch):
     model = mg.EASE(l2=2).fit(pairs(), solver="dual")
     monkeypatch.setattr(admission.memory, "parse", lambda _: 4 * len(USERS) ** 2)
-    Admission().admit([Change("ann", "tea")], model, 0)
+    Admission().admit([LogChange("ann", "tea")], model, 0)
     with pytest.raises(Refused, match="1 new users"):
-        Admission().admit([Change("stranger", "tea")], model, 0)
+        Admission().admit([LogChange("stranger", "tea")], model, 0)
 
 
 def test_where_events_cannot_be_followed_wishes_are_and_the_rest_is_tried_again(folder, monkeypatch):
@@ -129,11 +129,11 @@ def test_where_events_cannot_be_followed_wishes_are_and_the_rest_is_tried_again(
         raise MemoryBudgetError("too much")
 
     with following(folder) as state:
-        tell(state, Change("zoe", "tea"))
+        tell(state, LogChange("zoe", "tea"))
         until(lambda: "zoe" in users(state))
         monkeypatch.setattr(updates, "exchange_users", fails)
-        tell(state, Change("max", "tea"))
-        tell(state, Change("bob smith"))
+        tell(state, LogChange("max", "tea"))
+        tell(state, LogChange("bob smith"))
         until(lambda: "bob smith" not in users(state))
         until(lambda: state.refresher.error == "too much")
         until(lambda: "bob smith" not in mg.load(folder / "shop.mono").log_.users)
@@ -149,7 +149,7 @@ def test_where_events_cannot_be_followed_wishes_are_and_the_rest_is_tried_again(
 
 def test_a_file_whose_users_all_wished_to_be_forgotten_is_not_served(folder):
     store = EventStore(str(folder / "events.db"))
-    store.write([[Change(user) for user in USERS]])
+    store.write([[LogChange(user) for user in USERS]])
     store.close()
     with pytest.raises(mg.errors.DataError, match="is left to learn from"), following(folder):
         pass
@@ -177,7 +177,7 @@ def test_reading_the_items_again_undoes_no_refresh(folder, monkeypatch):
 
         reader = threading.Thread(target=read)
         reader.start()
-        last = [tell(state, Change(f"new {number}", "tea")) for number in range(10) if not time.sleep(0.03)][-1]
+        last = [tell(state, LogChange(f"new {number}", "tea")) for number in range(10) if not time.sleep(0.03)][-1]
         until(lambda: state.refresher.applied == last)
         end.set()
         reader.join()
@@ -191,7 +191,7 @@ def test_a_file_that_was_refused_is_not_written_over(folder):
         for _ in range(2):  # and says so as often as it is asked
             with pytest.raises(mg.errors.ModelFileError, match="keeps the models"):
                 state.registry.reload()
-        tell(state, Change("zoe", "tea"))
+        tell(state, LogChange("zoe", "tea"))
         until(lambda: "zoe" in users(state))
         until(lambda: "not overwritten" in (state.refresher.error or ""))
         assert (folder / "shop.mono").read_bytes() == other
@@ -207,7 +207,7 @@ def test_a_file_that_comes_while_one_is_written_is_not_lost(folder, monkeypatch)
     with following(folder, snapshot=1000) as state:
         before = (folder / "shop.mono").read_bytes()
         monkeypatch.setattr(files.store, "_write", late)
-        tell(state, Change("bob smith"))
+        tell(state, LogChange("bob smith"))
         until(lambda: "still holds users who were forgotten" in (state.refresher.error or ""))
         assert (folder / "shop.mono").read_bytes() == before
         assert [one.name for one in folder.glob(".*tmp")] == []
@@ -221,7 +221,7 @@ def test_who_was_forgotten_is_taken_from_the_file_as_soon_as_it_can_be_written(f
 
     with following(folder, snapshot=1000) as state:
         monkeypatch.setattr(files, "save", full)
-        seq = tell(state, Change("bob smith"))
+        seq = tell(state, LogChange("bob smith"))
         until(lambda: state.refresher.error == "the disk is full")
         assert "bob smith" not in users(state)
         assert state.refresher.status().saved < seq

@@ -152,9 +152,9 @@ def explain(weights: Weights, histories: Histories, item: Any, items: Vocabulary
     """The shares of the first history in the score of an item, by id."""
     index = item_index(item, items)
     history = histories.row_matrix(0)
-    found = shares(weights, history, index)
-    pairs = zip(items.ids(history.indices), found.values.tolist(), strict=True)
-    return Explanation(items[index], tuple(pairs), found.base, histories.unknown_items)
+    item_shares = shares(weights, history, index)
+    pairs = zip(items.ids(history.indices), item_shares.values.tolist(), strict=True)
+    return Explanation(items[index], tuple(pairs), item_shares.base, histories.unknown_items)
 
 
 def item_index(item: Any, items: Vocabulary) -> int:

@@ -13,10 +13,22 @@ from monogram.server.http import schemas
 
 REF = "#/components/schemas/{name}"
 DOCUMENTED = (
-    schemas.Recommend, schemas.Similar, schemas.Explain, schemas.Score, schemas.Events, schemas.Lists, schemas.Scored,
-    schemas.Explained, schemas.Models, schemas.Card, schemas.Page, schemas.Stored, schemas.Reloads, schemas.State,
+    schemas.Recommend,
+    schemas.Similar,
+    schemas.Explain,
+    schemas.Score,
+    schemas.Events,
+    schemas.ListsResponse,
+    schemas.Scored,
+    schemas.Explained,
+    schemas.Models,
+    schemas.Card,
+    schemas.Page,
+    schemas.StoredResponse,
+    schemas.Reloads,
+    schemas.ServerStatus,
     schemas.Envelope,
-)  # fmt: skip
+)
 EXACTLY_ONE = {
     "Recommend": ("users", "histories"),
     "Score": ("users", "histories"),

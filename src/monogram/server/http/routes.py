@@ -21,7 +21,7 @@ from monogram.server.http.security import Refused
 from monogram.server.metrics import Metrics
 from monogram.server.model_registry import ModelRegistry, ServedModel
 from monogram.server.queries import responses
-from monogram.server.updates.events import Change, EventWriter
+from monogram.server.updates.events import EventWriter, LogChange
 from monogram.server.updates.refresh import Refresher
 
 PAGE = Path(__file__).parents[1] / "page"
@@ -130,7 +130,7 @@ class Handlers:
         parameters = request.query_params.multi_items()
         if len(dict(parameters)) < len(parameters):
             raise ParameterError("a query parameter was given twice; expected each once")
-        query = msgspec.convert(dict(parameters), schemas.Search, strict=False)
+        query = msgspec.convert(dict(parameters), schemas.ItemSearch, strict=False)
         served = self.registry.get(query.model)
         page = await self._in_thread(served.catalogue.search, served.name, query.query, query.offset, query.limit)
         return json_response(schemas.encode(page))
@@ -141,7 +141,7 @@ class Handlers:
         query = await read(request, schemas.Events)
         log = self.registry.get().model.log_
         changes = [
-            Change(
+            LogChange(
                 _id(event.user, log.users, "user", at), _id(event.item, log.items, "item", at), event.weight, event.time
             )
             for at, event in enumerate(query.events)
@@ -152,9 +152,9 @@ class Handlers:
         """Forget a user: stored durably; the model and its file are updated in the background."""
         self._refresher()
         user = request.path_params["user"]
-        return await self._stored([Change(_id(user, self.registry.get().model.log_.users, "user", 0))])
+        return await self._stored([LogChange(_id(user, self.registry.get().model.log_.users, "user", 0))])
 
-    async def _stored(self, changes: list[Change]) -> Response:
+    async def _stored(self, changes: list[LogChange]) -> Response:
         refresher = self._refresher()
         assert self.state.writer is not None
         ticket = refresher.admit(changes)
@@ -164,7 +164,7 @@ class Handlers:
         seq = await asyncio.shield(asyncio.wrap_future(storing))
         refresher.notify()
         self.state.metrics.stored.set(seq)
-        return json_response(schemas.encode(schemas.Stored(seq, len(changes), refresher.applied)), 202)
+        return json_response(schemas.encode(schemas.StoredResponse(seq, len(changes), refresher.applied)), 202)
 
     def _refresher(self) -> Refresher:
         if self.state.refresher is None:
@@ -182,13 +182,13 @@ class Handlers:
 
     async def alive(self, request: Request) -> Response:
         """Whether the process responses."""
-        return json_response(schemas.encode(schemas.State("ok")))
+        return json_response(schemas.encode(schemas.ServerStatus("ok")))
 
     async def ready(self, request: Request) -> Response:
         """Whether the server accepts requests."""
         if self.state.draining:
             raise Refused(503, "draining", "the server is stopping")
-        return json_response(schemas.encode(schemas.State("ready")))
+        return json_response(schemas.encode(schemas.ServerStatus("ready")))
 
     async def metrics(self, request: Request) -> Response:
         """The metrics in Prometheus' format."""
@@ -240,26 +240,35 @@ def router(state: AppState) -> APIRouter:
         extra = operation(handler.__doc__, status, **described)
         routes.add_api_route(path, handler, methods=[method], response_class=Response, status_code=status, **extra)
 
-    add("POST", "/v1/recommend", handlers.recommend, takes=schemas.Recommend, gives=schemas.Lists, wrong=(404, 501))
-    add("POST", "/v1/similar", handlers.similar, takes=schemas.Similar, gives=schemas.Lists, wrong=(404,))
+    add(
+        "POST",
+        "/v1/recommend",
+        handlers.recommend,
+        takes=schemas.Recommend,
+        gives=schemas.ListsResponse,
+        wrong=(404, 501),
+    )
+    add("POST", "/v1/similar", handlers.similar, takes=schemas.Similar, gives=schemas.ListsResponse, wrong=(404,))
     add("POST", "/v1/explain", handlers.explain, takes=schemas.Explain, gives=schemas.Explained, wrong=(404,))
     add("POST", "/v1/score", handlers.score, takes=schemas.Score, gives=schemas.Scored, wrong=(404,))
     add("GET", "/v1/models", handlers.models, gives=schemas.Models)
     add("GET", "/v1/models/{name}", handlers.card, gives=schemas.Card, named="name", wrong=(404,))
-    add("GET", "/v1/items", handlers.items, gives=schemas.Page, query=schemas.Search, wrong=(404, 422))
-    add("POST", "/v1/events", handlers.events, 202, takes=schemas.Events, gives=schemas.Stored, wrong=(409, 507))
+    add("GET", "/v1/items", handlers.items, gives=schemas.Page, query=schemas.ItemSearch, wrong=(404, 422))
+    add(
+        "POST", "/v1/events", handlers.events, 202, takes=schemas.Events, gives=schemas.StoredResponse, wrong=(409, 507)
+    )
     add(
         "DELETE",
         "/v1/users/{user:text}",
         handlers.forget,
         202,
-        gives=schemas.Stored,
+        gives=schemas.StoredResponse,
         named="user",
         wrong=(409, 422, 507),
     )
     add("POST", "/admin/reload", handlers.reload, gives=schemas.Reloads, wrong=(422,))
-    add("GET", "/healthz", handlers.alive, gives=schemas.State)
-    add("GET", "/readyz", handlers.ready, gives=schemas.State, wrong=(503,))
+    add("GET", "/healthz", handlers.alive, gives=schemas.ServerStatus)
+    add("GET", "/readyz", handlers.ready, gives=schemas.ServerStatus, wrong=(503,))
     add("GET", "/metrics", handlers.metrics, gives=None)
     for path, handler in (("/", handlers.page), ("/healthz", handlers.alive), ("/readyz", handlers.ready)):
         methods = ["GET", "HEAD"] if path == "/" else ["HEAD"]

@@ -89,7 +89,7 @@ class Events(Struct, forbid_unknown_fields=True):
     events: Annotated[list[Event], Meta(min_length=1, max_length=EVENTS)]
 
 
-class Search(Struct, forbid_unknown_fields=True):
+class ItemSearch(Struct, forbid_unknown_fields=True):
     """The query of /v1/items."""
 
     query: Annotated[str, Meta(max_length=1_000)] = ""
@@ -133,7 +133,7 @@ class List(Struct, omit_defaults=True, kw_only=True):
     seen: list[Seen] | UnsetType = UNSET
 
 
-class Lists(Struct):
+class ListsResponse(Struct):
     """The answer of /v1/recommend and /v1/similar."""
 
     model: str
@@ -241,7 +241,7 @@ class Page(Struct):
     items: list[Found]
 
 
-class Stored(Struct):
+class StoredResponse(Struct):
     """The number of the last stored event, how many were stored, and the last event in the model."""
 
     seq: int
@@ -262,7 +262,7 @@ class Reloads(Struct):
     models: list[Reloaded]
 
 
-class State(Struct):
+class ServerStatus(Struct):
     """The answer of /healthz and /readyz."""
 
     status: str

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 MAX_ROWS = 512  # rows in one batch
 
 
-class Job(Protocol):
+class BatchJob(Protocol):
     """The work of one request."""
 
     @property
@@ -48,11 +48,11 @@ class Batcher:
 
     def __init__(self, rank: Rank, pool: Executor, load: Load, gather: float) -> None:
         self.rank, self.pool, self.load, self.gather = rank, pool, load, gather
-        self.waiting: deque[tuple[Job, asyncio.Future[Any]]] = deque()
+        self.waiting: deque[tuple[BatchJob, asyncio.Future[Any]]] = deque()
         self.busy = False
         self.timer: asyncio.TimerHandle | None = None
 
-    async def submit(self, job: Job) -> Any:
+    async def submit(self, job: BatchJob) -> Any:
         """Add a job to a batch, and wait for its answer."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -76,7 +76,7 @@ class Batcher:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        batch: list[tuple[Job, asyncio.Future[Any]]] = []
+        batch: list[tuple[BatchJob, asyncio.Future[Any]]] = []
         size = 0
         while self.waiting and (not batch or size + self.waiting[0][0].size <= MAX_ROWS):
             job, future = self.waiting.popleft()
@@ -90,7 +90,7 @@ class Batcher:
         ranking = loop.run_in_executor(self.pool, self._run, [job for job, _ in batch])
         ranking.add_done_callback(lambda done: self._ranked(loop, futures, done))
 
-    def _run(self, jobs: list[Job]) -> list[Any] | Encode:
+    def _run(self, jobs: list[BatchJob]) -> list[Any] | Encode:
         """Rank a batch; encode its answers here, too, unless other jobs wait to be ranked."""
         encode = self.rank(jobs)
         return encode if self.waiting else encode()

@@ -79,7 +79,7 @@ class ListsJob:
             results.append(schemas.List(**{self.label: labels[row]}, items=ranked, seen=seen))
         unknown = list(dict.fromkeys([*histories.unknown_items, *lists.unknown_items]))
         empty = [labels[row] for row in histories.empty_rows()]
-        answer = schemas.Lists(self.served.name, results, list(histories.unknown_users), unknown, empty)
+        answer = schemas.ListsResponse(self.served.name, results, list(histories.unknown_users), unknown, empty)
         return schemas.encode(answer)
 
     def _add_reasons(self, query: Query, row: int, indices: list[int], ranked: list[schemas.Ranked]) -> None:
@@ -145,9 +145,9 @@ def score(served: ServedModel, request: schemas.Score, threads: int) -> bytes:
 def explain(served: ServedModel, request: schemas.Explain) -> bytes:
     """The answer of /v1/explain."""
     by_user = first_is_set(request.user, request.history, "user", "history")
-    users, given = ([request.user], UNSET) if by_user else (UNSET, [request.history])
+    users, contents = ([request.user], UNSET) if by_user else (UNSET, [request.history])
     log = served.model.log_
-    histories = requested_histories(users, given, log)
+    histories = requested_histories(users, contents, log)
     if histories.unknown_users:
         name = ranking.shorten(request.user)
         raise UnknownIdError(f"user {name!r} is not one of the {log.n_users:,} users this model knows")
@@ -156,7 +156,7 @@ def explain(served: ServedModel, request: schemas.Explain) -> bytes:
     shares = ranking.shares(served.weights(request.parameters), history, index)
     largest = _largest(shares, _ids(history.indices, log), history.nnz + 1)
     shown = [share for share in largest if share.item is not None][: request.top]
-    rest = shares.score - shares.base - sum(share.share for share in shown)
+    remainder = shares.score - shares.base - sum(share.share for share in shown)
     return schemas.encode(
         schemas.Explained(
             model=served.name,
@@ -164,7 +164,7 @@ def explain(served: ServedModel, request: schemas.Explain) -> bytes:
             score=shares.score,
             base=shares.base,
             shares=shown,
-            rest=rest if len(shown) < history.nnz else 0.0,
+            rest=remainder if len(shown) < history.nnz else 0.0,
             unknown_items=list(histories.unknown_items),
             columns=served.catalogue.columns(index),
         )

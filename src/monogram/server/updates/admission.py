@@ -12,7 +12,7 @@ from monogram.engine.runtime import memory
 from monogram.models.base import Recommender
 from monogram.ranking import unknown_ids
 from monogram.server.http.security import Refused
-from monogram.server.updates.events import Change
+from monogram.server.updates.events import LogChange
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Admission:
     def __init__(self) -> None:
         self._tickets: list[Ticket] = []
 
-    def admit(self, changes: Sequence[Change], model: Recommender, applied: int) -> Ticket:
+    def admit(self, changes: Sequence[LogChange], model: Recommender, applied: int) -> Ticket:
         """Admit changes to a model that has the events up to number `applied`, or raise `Refused`."""
         pending = [
             ticket for ticket in self._tickets if not ticket.failed and (ticket.seq is None or ticket.seq > applied)
@@ -61,7 +61,7 @@ class Admission:
         return ticket
 
 
-def _ticket(changes: Sequence[Change], model: Recommender) -> Ticket:
+def _ticket(changes: Sequence[LogChange], model: Recommender) -> Ticket:
     ticket, log = Ticket(), model.log_
     for change in changes:  # in order: a forgotten user may have new events later
         if change.item is None:

@@ -31,7 +31,7 @@ TABLES = (
 
 
 @dataclass(frozen=True)
-class Change:
+class LogChange:
     """An event or, without an item, a request to forget the user; `seq` is its number, set when it is stored."""
 
     user: str
@@ -62,7 +62,7 @@ class EventStore:
     def _last(self) -> int:
         return int(self._writes.run("SELECT COALESCE(MAX(seq), 0) FROM monogram_events")[0][0])
 
-    def write(self, requests: Sequence[Sequence[Change]]) -> list[int]:
+    def write(self, requests: Sequence[Sequence[LogChange]]) -> list[int]:
         """Store the changes of several requests in one transaction; the last number of each request."""
         numbers, forgotten, now = [], False, time.time()
         with self._writes.transaction():
@@ -93,13 +93,13 @@ class EventStore:
     def _delete(self, user: str, before: int) -> None:
         self._writes.run("DELETE FROM monogram_events WHERE user_id = ? AND seq < ?", (user, before))
 
-    def since(self, seq: int, most: int = 100_000) -> list[Change]:
+    def since(self, seq: int, most: int = 100_000) -> list[LogChange]:
         """The changes after a number, in order; at most `most` of them."""
         rows = self._reads.run(
             "SELECT user_id, item, weight, time, seq FROM monogram_events WHERE seq > ? ORDER BY seq LIMIT ?",
             (seq, most),
         )
-        return [Change(*row) for row in rows]
+        return [LogChange(*row) for row in rows]
 
     def close(self) -> None:
         """Close the connections."""
@@ -107,7 +107,7 @@ class EventStore:
         self._writes.close()
 
 
-Submitted = tuple[Sequence[Change], "Future[int]"]
+Submitted = tuple[Sequence[LogChange], "Future[int]"]
 
 
 class EventWriter:
@@ -119,7 +119,7 @@ class EventWriter:
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
 
-    def submit(self, changes: Sequence[Change]) -> Future[int]:
+    def submit(self, changes: Sequence[LogChange]) -> Future[int]:
         """Store changes; the future has the number of the last one once they are durable."""
         future: Future[int] = Future()
         self._queue.put((changes, future))

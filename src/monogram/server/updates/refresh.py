@@ -32,7 +32,7 @@ from monogram.server import logs
 from monogram.server.http import schemas
 from monogram.server.model_registry import ModelRegistry, stamp
 from monogram.server.updates.admission import Admission, Ticket
-from monogram.server.updates.events import NO_LIMIT, Change, EventStore
+from monogram.server.updates.events import NO_LIMIT, EventStore, LogChange
 from monogram.weights.common import share
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Refresher:
         self.registry.reloaders[self.name] = self._reload
         self._thread.start()
 
-    def admit(self, changes: Sequence[Change]) -> Ticket:
+    def admit(self, changes: Sequence[LogChange]) -> Ticket:
         """See `Admission.admit`."""
         return self.admission.admit(changes, self.registry.get(self.name).model, self.applied)
 
@@ -218,7 +218,7 @@ class Refresher:
             raise ModelFileError(f"the model file was replaced or removed and is not overwritten: reload it{still}")
 
 
-def changed(model: Recommender, changes: list[Change], threads: int) -> tuple[Recommender, bool]:
+def changed(model: Recommender, changes: list[LogChange], threads: int) -> tuple[Recommender, bool]:
     """A copy of a model after some changes, in their order; and whether it forgot a user it knew."""
     deletions = {change.user: change.seq for change in changes if change.item is None}
     events = [change for change in changes if change.item is not None and change.seq > deletions.get(change.user, 0)]
@@ -236,7 +236,7 @@ def changed(model: Recommender, changes: list[Change], threads: int) -> tuple[Re
     return fresh, bool(known)
 
 
-def _log(events: list[Change], log: Interactions) -> Interactions:
+def _log(events: list[LogChange], log: Interactions) -> Interactions:
     """Events as a log, with the merge rule and the kinds of ids of another log."""
     users: dict[str, int] = {}
     items: dict[str, int] = {}
