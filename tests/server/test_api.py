@@ -1,4 +1,4 @@
-"""Every address through a real server, against what the library itself says."""
+"""Every route of a real server, compared with the results of the library."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_reasons_for_too_much_are_refused(model, monkeypatch):
         responses.ListsJob(entry, msgspec.structs.replace(asked, k=7)).query()
 
 
-def test_a_truth_is_no_number(server):
+def test_a_boolean_is_not_a_number(server):
     assert server.post("/v1/recommend", {"users": ["ann"], "parameters": {"b": 1}}).status_code == 200
     assert server.post("/v1/recommend", {"users": ["ann"], "parameters": {"b": True}}).status_code == 422
 
@@ -129,7 +129,7 @@ def test_parameters_that_need_a_factorisation_are_refused(server):
     assert answer.status_code == 422
 
 
-def test_reasons_and_history_beside_a_list(server, model):
+def test_a_list_with_reasons_and_history(server, model):
     answer = server.post("/v1/recommend", {"users": ["ann"], "k": 2, "explain": 2, "with_history": True})
     [one] = answer.json()["results"]
     for row in one["items"]:

@@ -1,4 +1,4 @@
-"""Batching: concurrent requests share a turn, and the answers are those of single requests, to the last byte."""
+"""Batching: concurrent requests share a batch, with answers identical to those of single requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ask:
 
 
 class Turns:
-    """Work that waits until it may go on, and remembers what each turn had."""
+    """A rank function that waits for `go`, and records the jobs of each batch."""
 
     def __init__(self) -> None:
         self.turns, self.go = [], threading.Event()
@@ -34,7 +34,7 @@ class Turns:
 
 
 async def settled(*tasks):
-    """Let the loop run what is ready."""
+    """Let the event loop run its ready tasks."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -49,7 +49,7 @@ def run(story):
     return work.turns
 
 
-def test_one_alone_does_not_wait_and_those_behind_it_share_a_turn():
+def test_a_single_job_starts_at_once_and_later_jobs_share_a_batch():
     async def story(batcher, load, work):
         load.active = 1
         first = asyncio.create_task(batcher.submit(Ask(1)))
@@ -66,7 +66,7 @@ def test_one_alone_does_not_wait_and_those_behind_it_share_a_turn():
     assert run(story) == [[1], [2, 3, 4]]
 
 
-def test_while_others_are_on_their_way_the_first_waits():
+def test_the_first_job_waits_while_other_requests_are_active():
     async def story(batcher, load, work):
         work.go.set()
         load.active = 2
@@ -79,7 +79,7 @@ def test_while_others_are_on_their_way_the_first_waits():
     assert run(story) == [[1, 2]]
 
 
-def test_a_turn_has_a_size_and_who_has_gone_takes_no_part():
+def test_a_batch_has_a_size_limit_and_skips_cancelled_jobs():
     async def story(batcher, load, work):
         load.active = 1
         first = asyncio.create_task(batcher.submit(Ask(1)))
@@ -95,7 +95,7 @@ def test_a_turn_has_a_size_and_who_has_gone_takes_no_part():
     assert run(story) == [[1], [2], [5]]
 
 
-def test_answers_are_written_while_the_next_are_ranked():
+def test_answers_are_encoded_while_the_next_batch_is_ranked():
     async def story(batcher, load, work):
         second = threading.Event()
 
@@ -119,7 +119,7 @@ def test_answers_are_written_while_the_next_are_ranked():
     assert run(story) == [[1], [2]]
 
 
-def test_work_that_fails_fails_for_all_of_its_turn_only():
+def test_a_failed_batch_fails_its_own_jobs_only():
     async def story(batcher, load, work):
         def fails(jobs):
             rest = work(jobs)

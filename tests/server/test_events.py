@@ -1,4 +1,4 @@
-"""Events: stored before they are acknowledged, followed exactly, and not lost by a kill at any moment."""
+"""Events: stored before they are acknowledged, applied exactly, and not lost by a crash at any moment."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_store_keeps_events_in_order(url):
     again.close()
 
 
-def test_a_wish_deletes_what_was_before_it_and_stays(url):
+def test_a_request_to_forget_deletes_earlier_rows_and_stays(url):
     store = EventStore(url)
     store.write([[LogChange("ann", "tea"), LogChange("bob", "jam")], [LogChange("ann")], [LogChange("ann", "cup")]])
     assert users(store) == [(2, "bob", "jam"), (3, "ann", None), (4, "ann", "cup")]
@@ -125,7 +125,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
     store.close()
 
 
-def test_a_lost_connection_is_an_error_and_made_again(postgres):
+def test_a_lost_connection_is_an_error_and_is_opened_again(postgres):
     store, other = EventStore(postgres), connect(postgres)
     last = store.write([[LogChange("ann", "tea")]])[0]
     me = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'shop'"
@@ -164,7 +164,7 @@ def test_writers_share_transactions(url):
     store.close()
 
 
-def test_nothing_of_the_forgotten_is_left_in_the_file(tmp_path):
+def test_no_bytes_of_a_forgotten_user_are_left_in_the_file(tmp_path):
     store = EventStore(str(tmp_path / "events.db"))
     store.write([[LogChange("ann", f"secret-{number}") for number in range(200)]])
     store.write([[LogChange("ann")]])
@@ -251,7 +251,7 @@ def test_events_over_http_with_either_database(folder, url, model):
         {"user": None, "item": "tea"}, {"user": "a", "item": "tea", "more": 1},
     ],
 )  # fmt: skip
-def test_events_that_could_not_be_followed_are_refused(quiet, event):
+def test_events_that_could_never_be_applied_are_refused(quiet, event):
     answer = quiet.post("/v1/events", {"events": [{"user": "fine", "item": "tea"}, event]})
     assert answer.status_code == 422
     assert quiet.client.get("/v1/models").json()["models"][0]["updates"]["stored"] == 0
@@ -267,7 +267,7 @@ def quiet(shop, tmp_path_factory):
 
 
 def send(server, name: str, acknowledged: list, forgotten: list) -> None:
-    """Send events until the server is gone; remember what it acknowledged."""
+    """Send events until the server ends; record the acknowledged ones."""
     with httpx.Client(base_url=server.url, timeout=10) as client:
         for number in range(100_000):
             user = f"{name}-{number}"
@@ -284,7 +284,7 @@ def send(server, name: str, acknowledged: list, forgotten: list) -> None:
                 return
 
 
-def test_a_kill_at_any_moment_loses_no_acknowledged_event(folder):
+def test_a_crash_at_any_moment_loses_no_acknowledged_event(folder):
     chance = random.Random(7)
     acknowledged: list[str] = []
     forgotten: list[str] = []

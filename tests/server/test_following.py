@@ -1,4 +1,4 @@
-"""A model that follows events goes on, whatever happens: a change that fails, a file that was replaced, a full disk."""
+"""Background refresh under failures: a change that cannot be applied, a replaced file, a full disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder(shop, tmp_path, monkeypatch):
 
 @contextmanager
 def following(folder, **more):
-    """What serves a model that follows, without a socket."""
+    """The application state of a server with updates, without a socket."""
     paths = {"models": {"shop": str(folder / "shop.mono")}, "events": str(folder / "events.db")}
     state = prepare(Settings(**paths, **({"refresh": 0.01, "snapshot": 0.05} | more)))
     try:
@@ -62,7 +62,7 @@ def users(state):
     return state.registry.get().model.log_.users
 
 
-def test_all_who_were_may_go_when_others_come(model):
+def test_every_old_user_can_be_forgotten_when_new_ones_are_added(model):
     wishes = [LogChange(user, None, seq=at) for at, user in enumerate(USERS)]
     come = [LogChange("zoe", "tea", seq=100), LogChange("zoe", "new", seq=101), LogChange("ann", "jam", seq=102)]
     fresh, forgot = changed(model, [*wishes, *come], 1)
@@ -74,7 +74,7 @@ def test_all_who_were_may_go_when_others_come(model):
     assert sorted(fresh.log_.users) == ["ann", "zoe"]
 
 
-def test_the_last_one_is_not_acknowledged_as_forgotten(model):
+def test_forgetting_the_last_user_is_refused(model):
     gate = Admission()
     for user in USERS[1:]:
         gate.admit([LogChange(user)], model, 0)
@@ -87,7 +87,7 @@ def test_the_last_one_is_not_acknowledged_as_forgotten(model):
         gate.admit([LogChange("zoe")], model, 0)
 
 
-def test_what_came_to_nothing_or_is_followed_no_longer_counts(model):
+def test_failed_and_applied_changes_do_not_count_as_pending(model):
     gate = Admission()
     failed, followed = (gate.admit([LogChange(user)], model, 0) for user in USERS[:2])
     failed.failed, followed.seq = True, 7
@@ -107,7 +107,7 @@ def test_items_that_memory_cannot_hold_are_refused(model, monkeypatch):
     gate.admit([LogChange("eve", "tea")], model, 0)
 
 
-def test_a_kept_gram_grows_with_the_weights(monkeypatch):
+def test_a_stored_gram_counts_in_the_memory_check(monkeypatch):
     model = mg.EASE(l2=2).fit(pairs(), keep_gram=True)
     monkeypatch.setattr(admission.memory, "parse", lambda _: 4 * 12**2)
     with pytest.raises(Refused, match="the weights would take 968 B"):
@@ -122,7 +122,7 @@ def test_users_that_a_dual_cannot_hold_are_refused(monkeypatch):
         Admission().admit([LogChange("stranger", "tea")], model, 0)
 
 
-def test_where_events_cannot_be_followed_wishes_are_and_the_rest_is_tried_again(folder, monkeypatch):
+def test_users_are_forgotten_where_events_cannot_be_applied_and_the_server_retries(folder, monkeypatch):
     works = updates.exchange_users
 
     def fails(*_):
@@ -147,7 +147,7 @@ def test_where_events_cannot_be_followed_wishes_are_and_the_rest_is_tried_again(
         assert state.refresher.applied == 3
 
 
-def test_a_file_whose_users_all_wished_to_be_forgotten_is_not_served(folder):
+def test_a_file_of_forgotten_users_only_is_not_served(folder):
     store = EventStore(str(folder / "events.db"))
     store.write([[LogChange(user) for user in USERS]])
     store.close()
@@ -184,7 +184,7 @@ def test_reading_the_items_again_undoes_no_refresh(folder, monkeypatch):
         assert [f"new {number}" in users(state) for number in range(10)] == [True] * 10
 
 
-def test_a_file_that_was_refused_is_not_written_over(folder):
+def test_a_refused_file_is_not_overwritten(folder):
     with following(folder) as state:
         mg.Popularity().fit(pairs()).save(folder / "shop.mono")
         other = (folder / "shop.mono").read_bytes()
@@ -197,7 +197,7 @@ def test_a_file_that_was_refused_is_not_written_over(folder):
         assert (folder / "shop.mono").read_bytes() == other
 
 
-def test_a_file_that_comes_while_one_is_written_is_not_lost(folder, monkeypatch):
+def test_a_file_replaced_during_a_save_is_not_overwritten(folder, monkeypatch):
     writes = files.store._write
 
     def late(target, *rest):
@@ -213,7 +213,7 @@ def test_a_file_that_comes_while_one_is_written_is_not_lost(folder, monkeypatch)
         assert [one.name for one in folder.glob(".*tmp")] == []
 
 
-def test_who_was_forgotten_is_taken_from_the_file_as_soon_as_it_can_be_written(folder, monkeypatch):
+def test_a_forgotten_user_is_removed_from_the_file_once_it_can_be_written(folder, monkeypatch):
     save = files.save
 
     def full(*_, **__):
@@ -231,7 +231,7 @@ def test_who_was_forgotten_is_taken_from_the_file_as_soon_as_it_can_be_written(f
     assert b"bob smith" not in (folder / "shop.mono").read_bytes()
 
 
-def test_what_a_killed_server_left_half_written_goes(folder):
+def test_temporary_files_of_a_killed_server_are_removed(folder):
     (folder / ".shop.mono.serve-0123abcd.tmp").write_bytes(b"bob smith")
     (folder / ".shop.mono.0123abcd.tmp").write_bytes(b"of a fit under way")
     with following(folder):

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says is what the server does: schemathesis asks."""
+"""The server behaves as the OpenAPI document says, checked by schemathesis."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_every_address_is_in_the_document(server):
             assert "500" in one["responses"]
 
 
-def test_the_server_is_well_after_all_that(server):
+def test_the_server_is_healthy_after_these_requests(server):
     assert server.client.get("/readyz").status_code == 200
     stored = server.client.get("/v1/models").json()["models"][0]["updates"]["stored"]
     assert server.wait_for(stored)["error"] is None
