@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,17 +25,22 @@ def pairs(seed: int = 3) -> list[tuple[str, str]]:
     return [(USERS[user], ITEMS[item]) for user, item in np.argwhere(used)]
 
 
-MODELS = [
-    mg.DEQL(l2=2).fit(pairs()),
-    mg.Tempered(l2=2).fit(pairs()),
-    mg.TwoStep(l2=2).fit(pairs(), solver="dual"),
-    mg.EASE(l2=2).fit(pairs()).prune(4),
-    mg.EASE(l2=2).fit(pairs(), solver="dual"),
-    mg.EASE(l2=2).fit(pairs(), solver="matrix_free"),
-    mg.Popularity().fit(pairs()),
-    mg.LRR(rank=3).fit(pairs()),
-    mg.WRMF(rank=3, epochs=2).fit(pairs()),
-]
+FITS = {
+    "dense": lambda log: mg.DEQL(l2=2).fit(log),
+    "tempered": lambda log: mg.Tempered(l2=2).fit(log),
+    "two-step dual": lambda log: mg.TwoStep(l2=2).fit(log, solver="dual"),
+    "pruned": lambda log: mg.EASE(l2=2).fit(log).prune(4),
+    "dual": lambda log: mg.EASE(l2=2).fit(log, solver="dual"),
+    "matrix-free": lambda log: mg.EASE(l2=2).fit(log, solver="matrix_free"),
+    "popularity": lambda log: mg.Popularity().fit(log),
+    "factors": lambda log: mg.LRR(rank=3).fit(log),
+    "fold-in": lambda log: mg.WRMF(rank=3, epochs=2).fit(log),
+}
+
+
+@cache
+def fitted(name: str):
+    return FITS[name](pairs())
 
 
 def histories_of(lists, log):
@@ -53,10 +60,11 @@ requests = st.lists(
 )
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{type(model).__name__} {model.weights_.kind}")
+@pytest.mark.parametrize("name", FITS)
 @settings(max_examples=20)
 @given(requests=requests)
-def test_queries_ranked_together_have_the_bits_of_single_queries(model, requests):
+def test_queries_ranked_together_have_the_bits_of_single_queries(name, requests):
+    model = fitted(name)
     log, weights = model.log_, model.weights_
     other_head = live.weights(model, {"b": 0.9}) if model.name in ("deql", "tempered") else weights
     queries = [
@@ -67,14 +75,15 @@ def test_queries_ranked_together_have_the_bits_of_single_queries(model, requests
     assert sum(call.rows for call in calls) == sum(len(query.histories) for query in queries)
     for query, lists in zip(queries, together, strict=True):
         [alone], _ = ranking.rank([query], log.items, 1)
-        for name in ("items", "scores", "counts"):
-            np.testing.assert_array_equal(getattr(lists.best, name), getattr(alone.best, name))
+        for array in ("items", "scores", "counts"):
+            np.testing.assert_array_equal(getattr(lists.best, array), getattr(alone.best, array))
         assert lists.best.items.shape[1] == min(query.k, log.n_items)
         assert lists.unknown_items == (("strange",) if query.rules.allow else ())
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{type(model).__name__} {model.weights_.kind}")
-def test_a_ranked_query_is_the_table_of_recommend(model):
+@pytest.mark.parametrize("name", FITS)
+def test_a_ranked_query_is_the_table_of_recommend(name):
+    model = fitted(name)
     log = model.log_
     query = Query(ranking.user_histories(["ann", "nobody", "u03"], log), model.weights_, 4, Rules(deny=("jam",)))
     [lists], _ = ranking.rank([query], log.items, 2)
@@ -91,13 +100,13 @@ def test_a_ranked_query_is_the_table_of_recommend(model):
 
 
 def test_batch_invariant_weights_with_the_same_rules_share_one_call():
-    model = MODELS[0]
+    model = fitted("dense")
     assert model.weights_.batch_invariant
     tea = histories_of([["tea"]], model.log_)
     queries = [Query(tea, model.weights_, k) for k in (1, 3, 5)]
     queries.append(Query(tea, model.weights_, 3, Rules(deny=("jam",))))
     assert [call.rows for call in ranking.rank(queries, model.log_.items, 1)[1]] == [3, 1]
-    dual = MODELS[4]
+    dual = fitted("dual")
     assert not dual.weights_.batch_invariant
     queries = [Query(histories_of([["tea"]], dual.log_), dual.weights_, 3)] * 2
     assert [call.rows for call in ranking.rank(queries, dual.log_.items, 1)[1]] == [1, 1]
@@ -135,7 +144,7 @@ def test_given_histories_are_merged_as_the_log(merge, histories):
 @pytest.mark.parametrize("few", [0, 256])
 def test_users_have_their_training_rows(few, monkeypatch):
     monkeypatch.setattr("monogram.ranking.requests.FEW", few)
-    log = MODELS[0].log_
+    log = fitted("dense").log_
     rows = ranking.known_users(["u05", "who", "ann", "ann"], log)
     names = ["u05", "ann", "ann"]
     np.testing.assert_array_equal(rows.matrix.toarray(), log.matrix.toarray()[log.users.index(names)])
@@ -145,7 +154,7 @@ def test_users_have_their_training_rows(few, monkeypatch):
 
 
 def test_an_item_history_holds_the_item_alone():
-    log = MODELS[0].log_
+    log = fitted("dense").log_
     rows = ranking.item_histories(["jam", "strange", "tea"], log)
     np.testing.assert_array_equal(rows.matrix.toarray(), np.eye(10)[log.items.index(["jam", "tea"])])
     assert (rows.labels(), rows.unknown_items) == (["jam", "tea"], ("strange",))
