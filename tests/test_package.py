@@ -54,7 +54,7 @@ ROOMS = {
     "planning": {"engine", "planning"},
     "weights": {"engine", "planning", "weights"},
     "store": set(),
-    "ranking": {"data", "engine", "weights"},
+    "ranking": {"data", "engine", "weights", "ranking"},
     "cluster": {"engine", "planning", "cluster"},
     "models": {"data", "engine", "planning", "weights", "store", "ranking", "cluster", "models"},
     "testing": {"data", "engine", "planning", "weights", "ranking", "models", "testing"},

@@ -97,7 +97,7 @@ def test_a_worker_that_does_not_see_the_folder_says_so(model, tmp_path):
     from monogram.errors import ClusterError
 
     with pytest.raises(ClusterError, match="a shared file system"):
-        batch.task(str(tmp_path), 0, (0, 5), batch.Asked(3))
+        batch.task(str(tmp_path), 0, (0, 5), batch.BatchRequest(3))
 
 
 def test_rules_may_be_read_but_once(model, tmp_path):

@@ -155,7 +155,7 @@ def test_a_keep_that_makes_no_sense_is_refused(world, keep):
 def test_what_cannot_be_pruned_is_refused(world):
     with pytest.raises(NotFittedError):
         mg.EASE().prune(keep=3)
-    with pytest.raises(ParameterError, match="Popularity gives everyone the same scores"):
+    with pytest.raises(ParameterError, match="Popularity gives every history the same scores"):
         mg.Popularity().fit(world).prune(keep=3)
     for model in (Thin(length=3.0), Thin(shift=1.0), mg.WRMF(rank=3, epochs=2)):
         with pytest.raises(ParameterError, match="not the history times one matrix"):

@@ -1,4 +1,4 @@
-"""Shared by the server's tests: a small shop, and real servers in processes of their own."""
+"""Shared by the server's tests: models of a small shop, and servers in processes of their own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pairs(seed: int = 3) -> list[tuple[str, str]]:
 
 
 class Server:
-    """A server in a process: what it says on stderr is read line by line."""
+    """A server in a process of its own; its stderr is read line by line."""
 
     def __init__(self, *arguments: object, env: dict[str, str] | None = None) -> None:
         command = [sys.executable, "-m", "monogram", "serve", *map(str, arguments), "--port", "0"]
@@ -71,7 +71,7 @@ class Server:
         return self.client.post(path, json=body, **options)
 
     def wait_for(self, seq: int, what: str = "applied") -> dict:
-        """The updates of the first model, once it has followed so far."""
+        """The update status of the first model, once it has reached the event number."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             updates = self.client.get("/v1/models").json()["models"][0]["updates"]

@@ -1,4 +1,4 @@
-"""Every address through a real server, against what the library itself says."""
+"""Every route of a real server, compared with the results of the library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import monogram as mg
-from monogram.server import answers, schemas
+from monogram.server.http import schemas
+from monogram.server.queries import responses
 
 from .conftest import ITEMS, TITLES, USERS, pairs
 
@@ -57,13 +58,13 @@ def test_reasons_for_too_much_are_refused(model, monkeypatch):
     monkeypatch.setattr(schemas, "SHARES", 19)
     entry = SimpleNamespace(model=model, weights=lambda _: model.weights_)
     asked = schemas.Recommend(histories=[["tea", "jam"], ["cup", "what"]], k=6, explain=True)
-    assert answers.Lists(entry, schemas.Recommend(histories=asked.histories, k=6)).question().k == 6
-    assert answers.Lists(entry, msgspec.structs.replace(asked, k=5)).question().k == 5
+    assert responses.ListsJob(entry, schemas.Recommend(histories=asked.histories, k=6)).query().k == 6
+    assert responses.ListsJob(entry, msgspec.structs.replace(asked, k=5)).query().k == 5
     with pytest.raises(mg.errors.ParameterError, match="histories of 3 items in all for 7 items each"):
-        answers.Lists(entry, msgspec.structs.replace(asked, k=7)).question()
+        responses.ListsJob(entry, msgspec.structs.replace(asked, k=7)).query()
 
 
-def test_a_truth_is_no_number(server):
+def test_a_boolean_is_not_a_number(server):
     assert server.post("/v1/recommend", {"users": ["ann"], "parameters": {"b": 1}}).status_code == 200
     assert server.post("/v1/recommend", {"users": ["ann"], "parameters": {"b": True}}).status_code == 422
 
@@ -128,7 +129,7 @@ def test_parameters_that_need_a_factorisation_are_refused(server):
     assert answer.status_code == 422
 
 
-def test_reasons_and_history_beside_a_list(server, model):
+def test_a_list_with_reasons_and_history(server, model):
     answer = server.post("/v1/recommend", {"users": ["ann"], "k": 2, "explain": 2, "with_history": True})
     [one] = answer.json()["results"]
     for row in one["items"]:
@@ -216,7 +217,7 @@ def test_health_metrics_and_the_page(server):
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert server.client.get("/page/index.html").status_code == 200
-    assert server.client.get("/page/../shelf.py").status_code == 404
+    assert server.client.get("/page/../app.py").status_code == 404
 
 
 def test_without_updates_events_are_refused(server):

@@ -1,4 +1,4 @@
-"""Requests that share a kernel call get the bits they would get alone."""
+"""Batching: concurrent requests share a batch, with answers identical to those of single requests."""
 
 from __future__ import annotations
 
@@ -8,94 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import httpx
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import monogram as mg
-from monogram import ranking
-from monogram.models import live
-from monogram.server.batching import MOST, Batcher, Load
-from monogram.server.questions import Question, of_histories, of_users, rank
+from monogram.server.queries.batching import MAX_ROWS, Batcher, Load
 
-from .conftest import ITEMS, USERS, pairs
-
-MODELS = [
-    mg.DEQL(l2=2),
-    mg.Tempered(l2=2),
-    mg.TwoStep(l2=2).fit(pairs(), solver="dual"),
-    mg.EASE(l2=2).fit(pairs()).prune(4),
-    mg.Popularity(),
-    mg.LRR(rank=3),
-    mg.WRMF(rank=3, epochs=2),
-]
-
-
-def of(model):
-    return model if "weights_" in vars(model) else model.fit(pairs())
-
-
-questions = st.lists(
-    st.tuples(
-        st.lists(st.lists(st.sampled_from([*ITEMS, "strange"]), max_size=6), min_size=1, max_size=4),
-        st.integers(1, 12),
-        st.booleans(),
-        st.sampled_from([None, ("tea", "jam", "cup", "honey"), ()]),
-        st.booleans(),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-@settings(max_examples=20)
-@given(asked=questions)
-def test_together_is_as_alone(model, asked):
-    log, weights = of(model).fitted()
-    head = live.weights(model, {"b": 0.9}) if model.name in ("deql", "tempered") else weights
-    made = [
-        Question(of_histories(histories, log), head if other else weights, k, allow, None, seen)
-        for histories, k, seen, allow, other in asked
-    ]
-    together, calls = rank(made, log, 2)
-    assert sum(rows for rows, _ in calls) == sum(len(one.rows) for one in made)
-    for question, best in zip(made, together, strict=True):
-        [alone], _ = rank([question], log, 1)
-        for name in ("items", "scores", "counts"):
-            np.testing.assert_array_equal(getattr(best, name), getattr(alone, name))
-        assert best.items.shape[1] == min(question.k, log.n_items)
-
-
-def test_dense_questions_share_one_call(model):
-    log, weights = model.fitted()
-    made = [Question(of_histories([["tea"]], log), weights, k) for k in (1, 3, 5)]
-    made.append(Question(of_histories([["tea"]], log), weights, 3, deny=("jam",)))
-    assert [rows for rows, _ in rank(made, log, 1)[1]] == [3, 1]
-
-
-history = st.lists(st.sampled_from([*ITEMS, "strange", 42]), max_size=8) | st.dictionaries(
-    st.sampled_from([*ITEMS, "strange"]), st.floats(0, 1e6), max_size=8
-)
-
-
-@pytest.mark.parametrize("merge", ["binary", "sum"])
-@given(histories=st.lists(history, min_size=1, max_size=5))
-def test_histories_are_read_as_the_library_reads_them(merge, histories):
-    log = mg.Interactions.from_csr(np.eye(10), items=ITEMS, merge=merge)
-    mine, theirs = of_histories(histories, log), ranking.given_histories(histories, log)
-    for left, right in ((mine.pointers, "indptr"), (mine.items, "indices"), (mine.weights, "data")):
-        np.testing.assert_array_equal(left, getattr(theirs.matrix, right))
-    assert mine.unknown_items == list(theirs.unknown_items)
-
-
-def test_users_are_read_as_the_library_reads_them(model):
-    asked = ["u05", "who", "ann", "ann"]
-    mine, theirs = of_users(asked, model.log_), ranking.known_users(asked, model.log_)
-    np.testing.assert_array_equal(mine.matrix(10).toarray(), theirs.matrix.toarray())
-    assert mine.labels == ["u05", "ann", "ann"]
-    assert mine.unknown_users == ["who"]
+from .conftest import USERS
 
 
 @dataclass
@@ -105,7 +22,7 @@ class Ask:
 
 
 class Turns:
-    """Work that waits until it may go on, and remembers what each turn had."""
+    """A rank function that waits for `go`, and records the jobs of each batch."""
 
     def __init__(self) -> None:
         self.turns, self.go = [], threading.Event()
@@ -117,7 +34,7 @@ class Turns:
 
 
 async def settled(*tasks):
-    """Let the loop run what is ready."""
+    """Let the event loop run its ready tasks."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -132,43 +49,43 @@ def run(story):
     return work.turns
 
 
-def test_one_alone_does_not_wait_and_those_behind_it_share_a_turn():
+def test_a_single_job_starts_at_once_and_later_jobs_share_a_batch():
     async def story(batcher, load, work):
         load.active = 1
-        first = asyncio.create_task(batcher.ask(Ask(1)))
+        first = asyncio.create_task(batcher.submit(Ask(1)))
         await settled()
         load.active = 4
-        rest = [asyncio.create_task(batcher.ask(Ask(number))) for number in (2, 3, 4)]
+        rest = [asyncio.create_task(batcher.submit(Ask(number))) for number in (2, 3, 4)]
         await settled()
         work.go.set()
         found = await asyncio.gather(first, *rest, return_exceptions=True)
         assert [found[0], found[1], found[3]] == [10, 20, 40]
         assert isinstance(found[2], ValueError)
-        assert (load.held, batcher.busy) == (0, False)
+        assert (load.waiting, batcher.busy) == (0, False)
 
     assert run(story) == [[1], [2, 3, 4]]
 
 
-def test_while_others_are_on_their_way_the_first_waits():
+def test_the_first_job_waits_while_other_requests_are_active():
     async def story(batcher, load, work):
         work.go.set()
         load.active = 2
-        first = asyncio.create_task(batcher.ask(Ask(1)))
+        first = asyncio.create_task(batcher.submit(Ask(1)))
         await settled()
         assert not work.turns
-        second = asyncio.create_task(batcher.ask(Ask(2)))  # all who are under way have come
+        second = asyncio.create_task(batcher.submit(Ask(2)))  # all who are under way have come
         assert await asyncio.gather(first, second) == [10, 20]
 
     assert run(story) == [[1, 2]]
 
 
-def test_a_turn_has_a_size_and_who_has_gone_takes_no_part():
+def test_a_batch_has_a_size_limit_and_skips_cancelled_jobs():
     async def story(batcher, load, work):
         load.active = 1
-        first = asyncio.create_task(batcher.ask(Ask(1)))
+        first = asyncio.create_task(batcher.submit(Ask(1)))
         await settled()
         load.active = 4
-        rest = [asyncio.create_task(batcher.ask(Ask(number, MOST // 2 + 1))) for number in (2, 4, 5)]
+        rest = [asyncio.create_task(batcher.submit(Ask(number, MAX_ROWS // 2 + 1))) for number in (2, 4, 5)]
         await settled()
         rest[1].cancel()
         await settled()
@@ -178,7 +95,7 @@ def test_a_turn_has_a_size_and_who_has_gone_takes_no_part():
     assert run(story) == [[1], [2], [5]]
 
 
-def test_answers_are_written_while_the_next_are_ranked():
+def test_answers_are_encoded_while_the_next_batch_is_ranked():
     async def story(batcher, load, work):
         second = threading.Event()
 
@@ -188,11 +105,11 @@ def test_answers_are_written_while_the_next_are_ranked():
                 second.set()
             return lambda: [second.wait(10), *rest()][1:]
 
-        batcher.work, load.active = slowly, 1
-        first = asyncio.create_task(batcher.ask(Ask(1)))
+        batcher.rank, load.active = slowly, 1
+        first = asyncio.create_task(batcher.submit(Ask(1)))
         await settled()
         load.active = 2
-        other = asyncio.create_task(batcher.ask(Ask(2)))
+        other = asyncio.create_task(batcher.submit(Ask(2)))
         await settled()
         work.go.set()
         assert await first == 10
@@ -202,7 +119,7 @@ def test_answers_are_written_while_the_next_are_ranked():
     assert run(story) == [[1], [2]]
 
 
-def test_work_that_fails_fails_for_all_of_its_turn_only():
+def test_a_failed_batch_fails_its_own_jobs_only():
     async def story(batcher, load, work):
         def fails(jobs):
             rest = work(jobs)
@@ -210,12 +127,12 @@ def test_work_that_fails_fails_for_all_of_its_turn_only():
                 raise MemoryError
             return rest
 
-        batcher.work, load.active = fails, 1
+        batcher.rank, load.active = fails, 1
         work.go.set()
-        assert await batcher.ask(Ask(1)) == 10
+        assert await batcher.submit(Ask(1)) == 10
         with pytest.raises(MemoryError):
-            await batcher.ask(Ask(2))
-        assert await batcher.ask(Ask(4)) == 40
+            await batcher.submit(Ask(2))
+        assert await batcher.submit(Ask(4)) == 40
 
     assert run(story) == [[1], [2], [4]]
 

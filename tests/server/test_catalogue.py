@@ -1,4 +1,4 @@
-"""Files of items as people have them."""
+"""The item catalogue from files of several formats."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 import monogram as mg
 from monogram.errors import DataError
-from monogram.server import catalogue
-from monogram.server.catalogue import Catalogue
+from monogram.server.queries import catalogue
+from monogram.server.queries.catalogue import Catalogue
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def log():
         '\ufeffitem,title,n\n"tea, green",Tea,1\ncafé,"A, b",2\nunknown,C,3\n',
     ],
 )
-def test_whatever_stands_between_the_columns(log, text, tmp_path):
+def test_separators_of_columns(log, text, tmp_path):
     path = tmp_path / "items.csv"
     path.write_text(text, encoding="utf-8")
     found = Catalogue(log, catalogue.read(str(path)))
@@ -50,7 +50,7 @@ def test_files_that_cannot_be_read(content, tmp_path):
         catalogue.read(str(path))
 
 
-def test_no_match_is_said(start, shop, tmp_path):
+def test_a_file_without_matching_items_is_a_warning(start, shop, tmp_path):
     (tmp_path / "items.csv").write_text("item,title\nnothing,Known\n")
     server = start(shop / "shop.mono", "--items", tmp_path / "items.csv")
     said = server.said("items")

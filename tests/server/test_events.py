@@ -1,4 +1,4 @@
-"""Events: stored before they are acknowledged, followed exactly, and not lost by a kill at any moment."""
+"""Events: stored before they are acknowledged, applied exactly, and not lost by a crash at any moment."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import pytest
 
 import monogram as mg
 from monogram.errors import ParameterError, StorageError
-from monogram.server.database import connect
-from monogram.server.events import Change, EventStore, Writer
-from monogram.server.refresh import changed
+from monogram.server.updates.database import connect
+from monogram.server.updates.events import EventStore, EventWriter, LogChange
+from monogram.server.updates.refresh import changed
 
 from .conftest import Server, pairs
 
@@ -76,7 +76,10 @@ def users(store, seq=0):
 
 def test_a_store_keeps_events_in_order(url):
     store = EventStore(url)
-    assert store.write([[Change("ann", "tea"), Change("bob", "jam", 2.5, 1e9)], [Change("ann", "cup")]]) == [2, 3]
+    assert store.write([[LogChange("ann", "tea"), LogChange("bob", "jam", 2.5, 1e9)], [LogChange("ann", "cup")]]) == [
+        2,
+        3,
+    ]
     assert users(store) == [(1, "ann", "tea"), (2, "bob", "jam"), (3, "ann", "cup")]
     assert (store.since(1)[0].weight, store.since(1)[0].time) == (2.5, 1e9)
     assert len(store.since(0, 2)) == 2
@@ -84,52 +87,52 @@ def test_a_store_keeps_events_in_order(url):
     store.close()
     again = EventStore(url)
     assert (again.id, again.last) == (own, 3)
-    assert again.write([[Change("eve", "tea")]]) == [4]
+    assert again.write([[LogChange("eve", "tea")]]) == [4]
     again.close()
 
 
-def test_a_wish_deletes_what_was_before_it_and_stays(url):
+def test_a_request_to_forget_deletes_earlier_rows_and_stays(url):
     store = EventStore(url)
-    store.write([[Change("ann", "tea"), Change("bob", "jam")], [Change("ann")], [Change("ann", "cup")]])
+    store.write([[LogChange("ann", "tea"), LogChange("bob", "jam")], [LogChange("ann")], [LogChange("ann", "cup")]])
     assert users(store) == [(2, "bob", "jam"), (3, "ann", None), (4, "ann", "cup")]
-    assert store.write([[Change("ann")]]) == [5]
+    assert store.write([[LogChange("ann")]]) == [5]
     assert users(store) == [(2, "bob", "jam"), (5, "ann", None)]
-    assert store.write([[Change("bob", "tea")]]) == [6], "no number is given twice"
+    assert store.write([[LogChange("bob", "tea")]]) == [6], "no number is given twice"
     store.close()
 
 
 def test_all_of_a_transaction_or_nothing(url):
     store = EventStore(url)
     with pytest.raises((StorageError, TypeError, sqlite3.Error)):
-        store.write([[Change("ann", "tea")], [Change("bob", "jam", weight={})]])
+        store.write([[LogChange("ann", "tea")], [LogChange("bob", "jam", weight={})]])
     assert users(store) == []
-    assert store.write([[Change("ann", "tea")]]) == [1]
+    assert store.write([[LogChange("ann", "tea")]]) == [1]
     store.close()
 
 
 def test_a_full_disk_loses_nothing(tmp_path):
     store = EventStore(str(tmp_path / "events.db"))
-    writer = Writer(store)
-    assert writer.submit([Change("ann", "tea")]).result(10) == 1
+    writer = EventWriter(store)
+    assert writer.submit([LogChange("ann", "tea")]).result(10) == 1
     [(pages,)] = store._writes.run("PRAGMA page_count")
     store._writes.run(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StorageError, match="full"):
-        writer.submit([Change("bob", "jam" * 1000) for _ in range(50)]).result(10)
+        writer.submit([LogChange("bob", "jam" * 1000) for _ in range(50)]).result(10)
     assert users(store) == [(1, "ann", "tea")]
     store._writes.run("PRAGMA max_page_count = 1000000")
-    assert writer.submit([Change("eve", "cup")]).result(10) == 2
+    assert writer.submit([LogChange("eve", "cup")]).result(10) == 2
     writer.stop()
     store.close()
 
 
-def test_a_lost_connection_is_an_error_and_made_again(postgres):
+def test_a_lost_connection_is_an_error_and_is_opened_again(postgres):
     store, other = EventStore(postgres), connect(postgres)
-    last = store.write([[Change("ann", "tea")]])[0]
+    last = store.write([[LogChange("ann", "tea")]])[0]
     me = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'shop'"
     other.run(me)
     with pytest.raises(StorageError, match="failed"):
-        store.write([[Change("bob", "jam")]])
-    assert store.write([[Change("eve", "cup")]]) == [last + 1]
+        store.write([[LogChange("bob", "jam")]])
+    assert store.write([[LogChange("eve", "cup")]]) == [last + 1]
     with pytest.raises(StorageError, match="another server"):  # and it is alone again
         EventStore(postgres)
     with pytest.raises(StorageError, match="failed"):
@@ -152,8 +155,8 @@ def test_writers_share_transactions(url):
     calls = []
     write = store.write
     store.write = lambda requests: calls.append(len(requests)) or write(requests)
-    writer = Writer(store)
-    futures = [writer.submit([Change(f"u{number}", "tea")]) for number in range(60)]
+    writer = EventWriter(store)
+    futures = [writer.submit([LogChange(f"u{number}", "tea")]) for number in range(60)]
     assert [one.result(30) for one in futures] == list(range(1, 61))
     writer.stop()
     assert sum(calls) == 60
@@ -161,10 +164,10 @@ def test_writers_share_transactions(url):
     store.close()
 
 
-def test_nothing_of_the_forgotten_is_left_in_the_file(tmp_path):
+def test_no_bytes_of_a_forgotten_user_are_left_in_the_file(tmp_path):
     store = EventStore(str(tmp_path / "events.db"))
-    store.write([[Change("ann", f"secret-{number}") for number in range(200)]])
-    store.write([[Change("ann")]])
+    store.write([[LogChange("ann", f"secret-{number}") for number in range(200)]])
+    store.write([[LogChange("ann")]])
     for path in tmp_path.iterdir():
         assert b"secret" not in path.read_bytes()
     store.close()
@@ -177,8 +180,8 @@ def test_other_urls_are_refused():
 
 def test_changes_are_those_of_a_fit_on_the_changed_log(model):
     changes = [
-        Change("ann", "new thing", seq=1), Change("zoe", "tea", seq=2), Change("bob smith", None, seq=3),
-        Change("bob smith", "jam", seq=4), Change("gone", "tea", seq=5), Change("gone", None, seq=6),
+        LogChange("ann", "new thing", seq=1), LogChange("zoe", "tea", seq=2), LogChange("bob smith", None, seq=3),
+        LogChange("bob smith", "jam", seq=4), LogChange("gone", "tea", seq=5), LogChange("gone", None, seq=6),
     ]  # fmt: skip
     before = model.weights_.matrix.copy()
     fresh, forgot = changed(model, changes, 1)
@@ -191,9 +194,9 @@ def test_changes_are_those_of_a_fit_on_the_changed_log(model):
     mine = fresh.score([["tea", "jam"], ["new thing"]], order)
     np.testing.assert_allclose(mine, wanted.score([["tea", "jam"], ["new thing"]], order), atol=2e-5)
     np.testing.assert_array_equal(model.weights_.matrix, before, "readers of the old one see no change")
-    once, _ = changed(fresh, [Change("ann", "spoon", seq=7)], 1)
+    once, _ = changed(fresh, [LogChange("ann", "spoon", seq=7)], 1)
     assert once.weights_.matrix is not fresh.weights_.matrix
-    assert changed(fresh, [Change("who", None, seq=8)], 1) == (fresh, False)
+    assert changed(fresh, [LogChange("who", None, seq=8)], 1) == (fresh, False)
 
 
 def serve(folder, *more) -> Server:
@@ -248,7 +251,7 @@ def test_events_over_http_with_either_database(folder, url, model):
         {"user": None, "item": "tea"}, {"user": "a", "item": "tea", "more": 1},
     ],
 )  # fmt: skip
-def test_events_that_could_not_be_followed_are_refused(quiet, event):
+def test_events_that_could_never_be_applied_are_refused(quiet, event):
     answer = quiet.post("/v1/events", {"events": [{"user": "fine", "item": "tea"}, event]})
     assert answer.status_code == 422
     assert quiet.client.get("/v1/models").json()["models"][0]["updates"]["stored"] == 0
@@ -264,7 +267,7 @@ def quiet(shop, tmp_path_factory):
 
 
 def send(server, name: str, acknowledged: list, forgotten: list) -> None:
-    """Send events until the server is gone; remember what it acknowledged."""
+    """Send events until the server ends; record the acknowledged ones."""
     with httpx.Client(base_url=server.url, timeout=10) as client:
         for number in range(100_000):
             user = f"{name}-{number}"
@@ -281,7 +284,7 @@ def send(server, name: str, acknowledged: list, forgotten: list) -> None:
                 return
 
 
-def test_a_kill_at_any_moment_loses_no_acknowledged_event(folder):
+def test_a_crash_at_any_moment_loses_no_acknowledged_event(folder):
     chance = random.Random(7)
     acknowledged: list[str] = []
     forgotten: list[str] = []

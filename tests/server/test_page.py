@@ -110,7 +110,7 @@ def add(page, at=0):
 
 def test_search_click_and_reasons(open_page, log):
     page = open_page()
-    expect(page.get_by_text("Nothing used yet")).to_be_visible()
+    expect(page.get_by_text("The history is empty")).to_be_visible()
     first = items(log, 1)[0]
     page.get_by_label("Search the catalogue").fill(str(first)[:8])
     page.locator("#options").get_by_role("option").first.click()
@@ -159,7 +159,7 @@ def test_by_keyboard_alone(open_page):
     remove.focus()
     page.keyboard.press("Enter")
     expect(page.locator("#history li")).to_have_count(0)
-    expect(page.get_by_text("Nothing used yet")).to_be_visible()
+    expect(page.get_by_text("The history is empty")).to_be_visible()
     expect(field).to_be_focused()
 
 
@@ -211,14 +211,14 @@ def test_a_search_does_not_wait_for_the_models(open_page):
     page.get_by_label("Search the catalogue").fill("the")
     expect(page.locator("#options").get_by_role("option")).to_have_count(12)
     held[0].continue_()
-    expect(page.get_by_text("Nothing used yet")).to_be_visible()
+    expect(page.get_by_text("The history is empty")).to_be_visible()
 
 
 def test_the_search_says_how_much_it_leaves_out(open_page, log):
     page = open_page(size={"width": 1280, "height": 700})
     page.get_by_label("Search the catalogue").focus()
     note = page.locator("#options .note")
-    expect(note).to_have_text(f"12 of {log.n_items}: type on for the others")
+    expect(note).to_have_text(f"12 of {log.n_items}: keep typing to see others")
     whole, part = page.locator("#options").bounding_box(), note.bounding_box()
     assert part["y"] + part["height"] <= whole["y"] + whole["height"] <= 700
     for _ in range(12):
@@ -232,12 +232,12 @@ def test_the_search_says_how_much_it_leaves_out(open_page, log):
 
 def test_nothing_to_set_before_there_is_a_list(open_page, log):
     page = open_page()
-    expect(page.get_by_text("Nothing used yet")).to_be_visible()
+    expect(page.get_by_text("The history is empty")).to_be_visible()
     expect(page.get_by_role("slider")).to_have_count(0)
-    expect(page.get_by_text("Used so far")).to_be_hidden()
+    expect(page.locator("#history-title")).to_be_hidden()
     page.locator("#lists .chips button").first.click()
     expect(page.get_by_role("slider")).to_have_count(1)
-    expect(page.get_by_text("Used so far")).to_be_visible()
+    expect(page.locator("#history-title")).to_be_visible()
 
 
 def test_the_slider_ranks_anew(open_page, log, service):
@@ -306,18 +306,18 @@ def test_a_power_of_popularity_has_a_slider_of_its_own(open_page, log, service):
 @pytest.mark.parametrize("width", [1280, 1200, 1024])
 def test_two_models_side_by_side(open_page, log, width):
     page = open_page({"history": items(log, 2)}, size={"width": width, "height": 900})
-    page.get_by_label("Beside it").select_option("neighbours")
+    page.get_by_label("Compare with").select_option("neighbours")
     expect(page.locator("section.list")).to_have_count(2)
     left, right = (one.bounding_box() for one in page.locator("section.list").all())
     assert left["y"] == right["y"]
     assert left["x"] + left["width"] <= right["x"]
-    expect(page.locator(".both").first).to_have_text(re.compile(r"no\. \d+ beside|only here"))
+    expect(page.locator(".both").first).to_have_text(re.compile(r"no\. \d+ in the other list|not in the other list"))
 
 
 def test_a_known_user_and_an_unknown_one(open_page, log):
     page = open_page()
     page.get_by_role("button", name="A known user").click()
-    expect(page.get_by_text("No user yet")).to_be_visible()
+    expect(page.get_by_text("No user chosen")).to_be_visible()
     user = next(iter(log.users))
     page.get_by_label("The user’s id").fill(str(user))
     page.get_by_role("button", name="Show").click()
@@ -325,7 +325,7 @@ def test_a_known_user_and_an_unknown_one(open_page, log):
     expect(page.locator("#history li")).to_have_count(len(log.history(user)))
     page.get_by_label("The user’s id").fill("<b>nobody</b>")
     page.get_by_role("button", name="Show").click()
-    expect(page.get_by_text("nobody with the id “<b>nobody</b>”")).to_be_visible()
+    expect(page.get_by_text("no user with the id “<b>nobody</b>”")).to_be_visible()
     expect(page.locator("#history li")).to_have_count(0)
 
 
@@ -335,7 +335,7 @@ def test_unknown_items_and_a_broken_address(open_page, log):
     page = open_page()
     page.goto(page.url.split("#")[0] + "#%7Bbroken")
     page.reload()
-    expect(page.get_by_text("Nothing used yet")).to_be_visible()
+    expect(page.get_by_text("The history is empty")).to_be_visible()
 
 
 def test_an_address_that_changes_before_the_models_are_known(open_page, log):
@@ -423,9 +423,9 @@ def test_without_a_key_the_page_says_so(open_page, locked, scheme):
     page = open_page(of=locked, scheme=scheme)
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    assert dialog.get_by_role("button", name="Use it").bounding_box()["height"] < 45
+    assert dialog.get_by_role("button", name="Use key").bounding_box()["height"] < 45
     page.keyboard.press("Escape")
-    expect(page.get_by_role("heading", name="A key is needed")).to_be_visible()
+    expect(page.get_by_role("heading", name="API key required")).to_be_visible()
     expect(page.get_by_role("button", name="Enter the key")).to_be_focused()
     expect(page.locator(".ghost")).to_have_count(0)
     expect(page.locator("#model")).to_be_hidden()
@@ -433,9 +433,9 @@ def test_without_a_key_the_page_says_so(open_page, locked, scheme):
     nothing_in_the_way(page)
     page.get_by_role("button", name="Enter the key").click()
     expect(page.locator("#key-wrong")).to_be_hidden()
-    dialog.get_by_label("Key").fill(KEY)
+    dialog.get_by_label("API key").fill(KEY)
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Nothing used yet")).to_be_visible()
+    expect(page.get_by_text("The history is empty")).to_be_visible()
     expect(page.locator("#model")).to_be_visible()
     forgive(page, "401")
 
@@ -443,13 +443,13 @@ def test_without_a_key_the_page_says_so(open_page, locked, scheme):
 def test_a_key_that_cannot_be_right(open_page, locked):
     page = open_page(of=locked)
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Key").fill("ключ-ключ-ключ-ключ")
-    dialog.get_by_role("button", name="Use it").click()
+    dialog.get_by_label("API key").fill("ключ-ключ-ключ-ключ")
+    dialog.get_by_role("button", name="Use key").click()
     expect(dialog.get_by_role("alert")).to_contain_text("cannot be sent")
     expect(dialog).to_be_visible()
-    dialog.get_by_label("Key").fill("another-key-of-some-length")
-    dialog.get_by_role("button", name="Use it").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("did not take")
+    dialog.get_by_label("API key").fill("another-key-of-some-length")
+    dialog.get_by_role("button", name="Use key").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("rejected this key")
     nothing_in_the_way(page)
     assert page.evaluate("sessionStorage.length") == 0
     page.evaluate("sessionStorage.setItem('monogram-key', 'ключ')")
@@ -474,16 +474,16 @@ def test_an_error_is_told_and_can_be_tried_again(open_page, log, scheme):
     page.route("**/v1/recommend", lambda route: route.abort())
     add(page).focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert").filter(has_text="does not answer")).to_have_count(1)
+    expect(page.get_by_role("alert").filter(has_text="does not respond")).to_have_count(1)
     expect(page.get_by_role("button", name="Try again")).to_be_focused()
     expect(page.locator(".list.old ol > li")).to_have_count(20)
-    expect(page.locator(".old").get_by_text("from before")).to_have_count(2)
+    expect(page.locator(".old").get_by_text("outdated")).to_have_count(2)
     assert page.get_by_role("alert").bounding_box()["y"] < page.locator(".old").first.bounding_box()["y"]
     nothing_in_the_way(page)
     page.unroute("**/v1/recommend")
     page.keyboard.press("Enter")
     expect(page.locator(".old")).to_have_count(0)
-    expect(page.get_by_role("alert").filter(has_text="does not answer")).to_have_count(0)
+    expect(page.get_by_role("alert").filter(has_text="does not respond")).to_have_count(0)
     expect(page.locator(".list ol > li")).to_have_count(20)
     expect(add(page)).to_be_focused()
     forgive(page, "ERR_FAILED")
@@ -494,7 +494,7 @@ def test_one_of_two_models_fails(open_page, log):
     expect(page.locator(".list ol > li")).to_have_count(20)
     page.route("**/v1/recommend", lambda r: r.abort() if "neighbours" in r.request.post_data else r.continue_())
     add(page).click()
-    expect(page.get_by_role("alert").filter(has_text="neighbours: The service does not answer")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="neighbours: The server does not respond")).to_be_visible()
     expect(page.locator(".list.old ol > li")).to_have_count(10)
     expect(page.locator(".list:not(.old) ol > li")).to_have_count(10)
     forgive(page, "ERR_FAILED")

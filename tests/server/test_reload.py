@@ -1,4 +1,4 @@
-"""Models change under load: no request fails, and a bad file changes nothing."""
+"""Reloads under load: no request fails, and an invalid file changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def replace(folder, seed: int) -> mg.EASE:
 
 
 class Crowd:
-    """Clients that ask for one list again and again, and keep what they got."""
+    """Clients that repeat one request and record the answers."""
 
     def __init__(self, server, clients: int = 4) -> None:
         self.server, self.found, self.wrong, self.end = server, set(), [], threading.Event()
@@ -104,8 +104,8 @@ def test_a_bad_file_leaves_the_old_model(start, folder, damage):
     answer = server.client.post("/admin/reload")
     assert answer.status_code == 422
     assert answer.json()["error"]["kind"] == "model_file"
-    assert "goes on serving" in answer.json()["error"]["message"]
-    assert server.said("reload failed: the old model goes on serving")["level"] == "error"
+    assert "keeps the models" in answer.json()["error"]["message"]
+    assert server.said("reload failed: the server keeps the old model")["level"] == "error"
     assert server.post("/v1/recommend", {"users": ["ann"]}).content == before
     assert 'monogram_reloads_total{model="shop",outcome="failed"} 1.0' in server.client.get("/metrics").text
     replace(folder, 6)
@@ -139,7 +139,7 @@ def test_items_are_read_again(start, folder, shop):
     assert server.client.get("/v1/items?query=second").json()["total"] == 1
 
 
-def test_a_bad_file_is_told_each_time_it_is_asked_for(start, folder):
+def test_an_invalid_file_is_an_error_at_every_reload(start, folder):
     server = start(folder / "shop.mono")
     good = (folder / "shop.mono").read_bytes()
     (folder / "next").write_bytes(good[: len(good) // 2])
@@ -153,7 +153,7 @@ def test_a_bad_file_is_told_each_time_it_is_asked_for(start, folder):
 
 
 def half_asked(server) -> tuple[socket.socket, bytes]:
-    """A connection on which the server has begun to read a request; and the rest of it."""
+    """A connection on which the server has begun to read a request, and the remaining bytes of the request."""
     body = json.dumps({"users": USERS[:3], "k": 3}).encode()
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
     head = "POST /v1/recommend HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -167,7 +167,7 @@ def listens(port: int) -> bool:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_the_end_finishes_what_was_begun(start, folder):
+def test_shutdown_finishes_requests_in_progress(start, folder):
     server = start(folder / "shop.mono")
     connection, rest = half_asked(server)
     with connection:
@@ -184,7 +184,7 @@ def test_the_end_finishes_what_was_begun(start, folder):
     assert server.said("stopped")
 
 
-def test_the_end_does_not_wait_for_ever(start, folder):
+def test_shutdown_waits_for_the_grace_period_only(start, folder):
     server = start(folder / "shop.mono", "--grace", 1, "--read-timeout", 500)
     connection, _ = half_asked(server)
     with connection:
@@ -192,11 +192,11 @@ def test_the_end_does_not_wait_for_ever(start, folder):
         assert server.process.wait(60) == 0
 
 
-def test_a_hangup_during_the_start_ends_nobody(folder, start):
+def test_sighup_during_the_start_stops_no_worker(folder, start):
     server = start(folder / "shop.mono", "--workers", 2)
     server.said("ready", 2)
     gone = next(line["pid"] for line in server.lines if line["message"] == "ready")
-    time.sleep(run.FAST)  # one that ends sooner ends the server
+    time.sleep(run.SHORTEST_LIFE)  # one that ends sooner ends the server
     os.kill(gone, signal.SIGKILL)
     while len([line for line in server.lines if line["message"] == "ready"]) < 3:
         server.send(signal.SIGHUP)
@@ -215,7 +215,7 @@ def test_workers_end_with_the_process_that_started_them(start, folder):
     assert not listens(server.port)
 
 
-def test_workers_that_cannot_start_say_so_in_words(folder):
+def test_workers_that_cannot_start_print_the_error(folder):
     (folder / "shop.mono").write_bytes(b"nothing")
     command = [sys.executable, "-m", "monogram", "serve", str(folder / "shop.mono"), "--port", "0", "--workers", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""Who may ask, how much, how fast; and what is never said."""
+"""Access control, limits, timeouts, and what logs must not contain."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import socket
 import pytest
 
 from monogram.server import settings as settings_
-from monogram.server.batching import Load
-from monogram.server.gate import AT_ONCE, Gate
+from monogram.server.http.middleware import MAX_REQUESTS, RequestMiddleware
+from monogram.server.http.security import AccessControl, Refused
 from monogram.server.metrics import Metrics
-from monogram.server.security import Door, Refused
-from monogram.server.settings import Settings, digest, is_loopback, named, read_key
+from monogram.server.queries.batching import Load
+from monogram.server.settings import Settings, digest, is_loopback, parse_models, read_key
 
 KEY = "a key of at least sixteen"
 ONE = {"shop": "shop.mono"}
@@ -32,7 +32,7 @@ def locked(start, shop, tmp_path_factory):
 
 
 def talk(server, *parts: bytes, half_close: bool = False) -> bytes:
-    """Send bytes as they are; what comes back until the server closes."""
+    """Send raw bytes; all bytes received until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         for part in parts:
             connection.sendall(part)
@@ -78,12 +78,12 @@ def test_a_wrong_body_is_422(server, body, words):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'{"users": ["\xff"]}', b'{"users": ["\\ud800"]}', b"[" * 9_000])
-def test_what_is_no_json_is_422(server, body):
+def test_invalid_json_is_422(server, body):
     answer = server.client.post("/v1/recommend", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, kind(answer)) == (422, "parameter")
 
 
-def test_a_large_body_is_413_however_it_comes(server):
+def test_a_large_body_is_413_in_one_piece_or_in_chunks(server):
     large = json.dumps({"users": ["ann"], "allow": ["tea"] * 4_000}).encode()
     json_ = {"content-type": "application/json"}
     answer = server.client.post("/v1/recommend", content=large, headers=json_)
@@ -110,7 +110,7 @@ def test_other_errors_have_the_same_envelope(server):
     assert len(server.client.get("/nothing", headers={"x-request-id": "a b"}).headers["x-request-id"]) == 16
 
 
-def test_what_is_no_http_is_answered_with_the_envelope(server):
+def test_malformed_http_is_answered_with_the_envelope(server):
     found = talk(server, b"NONSENSE\r\n\r\n")
     assert found.startswith(b"HTTP/1.1 400 ")
     assert json.loads(found.partition(b"\r\n\r\n")[2])["error"]["kind"] == "malformed"
@@ -134,20 +134,20 @@ def test_an_answer_that_takes_too_long_is_504(start, shop):
     assert "1e-05 s" in answer.json()["error"]["message"]
 
 
-def test_more_requests_than_can_be_held_are_503():
+def test_requests_above_the_limit_are_503():
     async def never(*_) -> None:
         raise AssertionError("refused before it is called")
 
     async def ask() -> list[dict]:
         load, sent = Load(), []
-        load.active = AT_ONCE
+        load.active = MAX_REQUESTS
 
         async def send(message: dict) -> None:
             sent.append(message)
 
         scope = {"type": "http", "method": "GET", "path": "/v1/models", "raw_path": b"", "query_string": b""}
-        await Gate(never, Settings(ONE), Metrics(), load)({**scope, "headers": []}, never, send)
-        assert load.active == AT_ONCE
+        await RequestMiddleware(never, Settings(ONE), Metrics(), load)({**scope, "headers": []}, never, send)
+        assert load.active == MAX_REQUESTS
         return sent
 
     head, body = asyncio.run(ask())
@@ -169,7 +169,7 @@ def test_two_requests_in_one_go_are_both_answered(server):
     assert talk(server, whole + last).count(b"HTTP/1.1 200 ") == 2
 
 
-def test_every_answer_has_the_headers_of_a_browser(server):
+def test_every_response_has_the_security_headers(server):
     for path in ("/", "/v1/models", "/nothing"):
         headers = server.client.get(path).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -181,7 +181,7 @@ def test_every_answer_has_the_headers_of_a_browser(server):
         assert "server" not in headers
 
 
-def test_pages_of_others_are_refused(server):
+def test_requests_of_other_origins_are_refused(server):
     body = {"users": ["ann"]}
     assert server.post("/v1/recommend", body, headers={"origin": server.url}).status_code == 200
     for origin in ("https://evil.example", "null"):
@@ -205,7 +205,7 @@ def test_the_key(locked):
     assert locked.client.get("/v1/models", headers=with_key).status_code == 200
 
 
-def test_named_origins_may_ask(locked):
+def test_allowed_origins_have_access(locked):
     asks = {"origin": "https://shop.example", "access-control-request-method": "POST"}
     answer = locked.client.options("/v1/recommend", headers=asks)
     assert answer.headers["access-control-allow-origin"] == "https://shop.example"
@@ -218,7 +218,7 @@ def test_named_origins_may_ask(locked):
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_logs_name_routes_and_never_people(server, locked):
+def test_logs_hold_routes_and_no_ids(server, locked):
     server.client.delete("/v1/users/very-secret")
     server.client.get("/v1/items?query=very-secret")
     server.post("/v1/explain", {"history": ["very-secret"], "item": "very-secret"})
@@ -273,14 +273,14 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path):
 
 
 def test_names_of_models(tmp_path):
-    assert named(["a/shop.mono", "x=b.mono"]) == {"shop": "a/shop.mono", "x": "b.mono"}
+    assert parse_models(["a/shop.mono", "x=b.mono"]) == {"shop": "a/shop.mono", "x": "b.mono"}
     for wrong in (["a/shop.mono", "b/shop.mono"], ["=x"], ["a="], ["a/b=x"]):
         with pytest.raises(settings_.ParameterError):
-            named(wrong)
+            parse_models(wrong)
 
 
-def test_the_door_of_a_name_without_a_host():
-    door = Door(Settings(ONE))
+def test_access_control_without_a_host_header():
+    door = AccessControl(Settings(ONE))
     door.check("GET", "/v1/models", {})
     with pytest.raises(Refused):
         door.check("GET", "/v1/models", {b"host": b"localhost.evil.example"})

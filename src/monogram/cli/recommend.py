@@ -194,8 +194,8 @@ class Request:
         batch = max(1, min(USERS, ROWS // max(1, self.rules["k"])))
         for start in range(0, end, batch):
             at = np.arange(start, min(start + batch, end))
-            asked = ranking.Histories(log.matrix[at], log.users.take(at))
-            yield ranking.recommend(self.model.weights_, asked, log.items, **self.rules)
+            rows = ranking.training_histories(at, log)
+            yield ranking.recommend(self.model.weights_, rows, log.items, **self.rules)
 
     def tell(self) -> None:
         """Say on stderr what could not be answered as asked."""

@@ -63,10 +63,10 @@ def command(
     SIGTERM stops it when what was begun is done, SIGHUP reloads the model files.
     """
     from monogram.server import run
-    from monogram.server.settings import Settings, named, read_key
+    from monogram.server.settings import Settings, parse_models, read_key
 
-    run.need()
-    files = named(models)
+    run.require_extra()
+    files = parse_models(models)
     if events is not None and not updates:
         raise ParameterError("--events (or MONOGRAM_EVENTS) is for a server that takes events: add --updates")
     database = events or f"{next(iter(files.values()))}.events" if updates else None

@@ -20,15 +20,14 @@ from monogram.data.readers import as_interactions
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.progress import silent
-from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
+from monogram.errors import MonogramWarning, NotFittedError, ParameterError
 from monogram.models import clusters, parameters
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_dtype, check_solver, scratch_folder
-from monogram.models.explanation import Explanation
 from monogram.models.report import Pruning, Report, ReportBuilder
 from monogram.planning.cost import counting
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, guess, measure
-from monogram.ranking import Recommendations
+from monogram.ranking import Explanation, Recommendations
 from monogram.weights import Weights
 
 if TYPE_CHECKING:
@@ -233,29 +232,29 @@ class Recommender:
         *,
         threads: int | None = None,
     ) -> Recommendations:
-        """Rank items for known users, or for anyone by their history.
+        """Rank items for known users, or for any history.
 
         Parameters
         ----------
         users : ids of users in the training log; with neither users nor histories, all of them
         histories : list of histories, each a list of item ids or a mapping from item id to weight
-            A log merged as "binary" knows no weights: there every item of a history counts 1.
-        k : how many items each gets (fewer only where fewer are eligible)
+            A log merged as "binary" holds no weights: there every item of a history counts 1.
+        k : number of items for each request (fewer only where fewer are eligible)
         allow, deny : item ids
-            Only these; none of these. One list for all, or one list for each request.
-        exclude_seen : leave out what is in the history
+            Only these items; none of these items. One list for all requests, or one list for each request.
+        exclude_seen : leave out the items of the history
 
         Returns
         -------
         Recommendations
-            Unknown users and items are named beside the table and left out.
+            A table. Unknown users and items are left out; the result names them.
         """
         log, weights = self.fitted()
         if users is not None and histories is not None:
             raise ParameterError("both users and histories were given; expected one of them")
-        asked = ranking.known_users(users, log) if histories is None else ranking.given_histories(histories, log)
+        rows = ranking.known_users(users, log) if histories is None else ranking.given_histories(histories, log)
         return ranking.recommend(
-            weights, asked, log.items, k=k, allow=allow, deny=deny, exclude_seen=exclude_seen, threads=threads
+            weights, rows, log.items, k=k, allow=allow, deny=deny, exclude_seen=exclude_seen, threads=threads
         )
 
     def recommend_all(
@@ -271,62 +270,54 @@ class Recommender:
         progress: Callable[[str, float], None] | None = None,
         cluster: Any = None,
     ) -> Written:
-        """Rank items for everyone in the log, into a folder of Parquet files, `part-00000.parquet` and so on.
+        """Rank items for every user of the log, into a folder of Parquet files: `part-00000.parquet` and so on.
 
-        Each file is the table of `recommend` for a batch of users, and is written whole or not at all. The same call on
-        the folder of one that was stopped goes on where it ended; a folder that holds anything else is refused.
+        Each file is the table of `recommend` for a batch of users; it is written completely or not at all. The same
+        call resumes after a crash: it keeps the complete files. A folder with any other content is refused.
 
         Parameters
         ----------
-        folder : it is made where it is not there
+        folder : created where it does not exist
         k, allow, deny, exclude_seen, threads : as for `recommend`
-        batch : users a file; by default 10,000, and fewer where k is large
+        batch : users in a file; by default 10,000, and fewer where k is large
         progress : callable, optional
             Receives "users" and how many were written since the last call.
         cluster : as for `fit`
-            Its workers must see the folder under the same name: the model is put there for them while they work.
+            Its workers must see the folder under the same path: the model is stored there while they run.
         """
         from monogram.models import batch as batch_
 
         self.fitted()
-        asked = batch_.Asked(k, allow, deny, exclude_seen)
-        with clusters.held(cluster) as held:
-            return batch_.recommend_all(self, folder, asked, batch, parallel.count(threads), progress or silent, held)
+        request = batch_.BatchRequest(k, allow, deny, exclude_seen)
+        with clusters.held(cluster) as client:
+            return batch_.recommend_all(
+                self, folder, request, batch, parallel.count(threads), progress or silent, client
+            )
 
     def similar(self, items: Any, k: int = 10, *, threads: int | None = None) -> Recommendations:
-        """Items like the given ones, the item itself excluded.
+        """Items similar to each of the given items, which are excluded themselves.
 
-        The measure is the model's own: the score of the other item for someone whose whole history is this one (a
-        row of W). It is not symmetric: a sequel follows from its first part more than the first part from the sequel.
+        The similarity is the model's own: the score of the other item for a history of this item alone (a row of W).
+        It is not symmetric: a sequel follows from its first part more than the first part from the sequel.
         """
         log, weights = self.fitted()
-        ids = ranking.id_list(items)
-        index = log.items.index(ids)
-        asked = ranking.given_histories([[one] for one, at in zip(ids, index, strict=True) if at >= 0], log)
-        named = ranking.Histories(
-            asked.matrix,
-            log.items.take(index[index >= 0]),
-            unknown_items=tuple(one for one, at in zip(ids, index, strict=True) if at < 0),
-        )
-        return ranking.recommend(weights, named, log.items, k=k, threads=threads, names=("item", "similar"))
+        rows = ranking.item_histories(ranking.id_list(items), log)
+        return ranking.recommend(weights, rows, log.items, k=k, threads=threads, names=("item", "similar"))
 
     def score(self, histories: Any, items: Any = None, *, threads: int | None = None) -> NDArray[np.float64]:
-        """Scores of items (all, in the order of `log_.items`, when not given) for each history.
+        """Scores of items for each history (histories × items); by default all items, in the order of `log_.items`.
 
         An unknown item has the score NaN, and a warning names it.
         """
         log, weights = self.fitted()
-        asked = ranking.given_histories(histories, log)
+        rows = ranking.given_histories(histories, log)
         ids = list(log.items) if items is None else ranking.id_list(items)
         index = np.arange(log.n_items) if items is None else log.items.index(ids)
-        unknown = [*asked.unknown_items, *(one for one, at in zip(ids, index, strict=True) if at < 0)]
+        unknown = [*rows.unknown_items, *ranking.unknown_ids(ids, index)]
         if unknown:
-            names = ", ".join(ranking.shorten(one) for one in unknown[:5])
+            names = ", ".join(ranking.shorten(id_) for id_ in unknown[:5])
             warnings.warn(f"{len(unknown)} items the model does not know: {names}", MonogramWarning, stacklevel=2)
-        known = index >= 0
-        out = np.full((asked.matrix.shape[0], len(index)), np.nan)
-        out[:, known] = weights.score(asked.matrix, index[known], parallel.count(threads))
-        return out
+        return ranking.score(weights, rows, index, parallel.count(threads))
 
     def explain(self, history: Any, item: Any) -> Explanation:
         """Why an item has its score: the exact share of each item of the history. The shares sum to the score.
@@ -337,29 +328,20 @@ class Recommender:
         item : id of the item to explain
         """
         log, weights = self.fitted()
-        asked = ranking.given_histories([history], log)
-        target = log.items.index([item])
-        if target[0] < 0:
-            raise UnknownIdError(
-                f"item {ranking.shorten(item)!r} is not one of the {log.n_items:,} items this model knows"
-            )
-        row = asked.matrix
-        shares = weights.shares(row, int(target[0]))
-        pairs = list(zip(log.items.ids(row.indices), shares.tolist(), strict=True))
-        return Explanation(log.items[int(target[0])], tuple(pairs), float(weights.base(target)[0]), asked.unknown_items)
+        return ranking.explain(weights, ranking.given_histories([history], log), item, log.items)
 
     def history(self, user: Any) -> dict[Any, float]:
         """A known user's training history: item id → weight."""
         return self.fitted()[0].history(user)
 
     def item_weights(self) -> NDArray[np.float64]:
-        """W as a dense array, in the order of `log_.items`: for small catalogues."""
+        """W as a dense array, in the order of `log_.items`; for small catalogues."""
         log, weights = self.fitted()
         needed = 8 * log.n_items**2
         if needed > memory_.parse(None):
             raise ParameterError(
                 f"W of {log.n_items:,} items would take {memory_.show(needed)}; "
-                "use score, explain or similar, which read the parts they need"
+                "use score, explain or similar, which read only the parts they need"
             )
         return weights.columns(np.arange(log.n_items))
 

@@ -1,4 +1,4 @@
-"""Lists for everyone into a folder of Parquet files: here, or on the workers of a cluster."""
+"""Recommendations for every user of the log in a folder of Parquet files, written here or by workers of a cluster."""
 
 from __future__ import annotations
 
@@ -26,16 +26,21 @@ if TYPE_CHECKING:
     from monogram.cluster import Cluster
     from monogram.models.base import Recommender
 
-USERS, ROWS = 10_000, 1_000_000  # of a file, at most
+USERS, ROWS = 10_000, 1_000_000  # most users and rows in a file
 REQUEST, MODEL = ".monogram-request.json", ".monogram-model.mono"
 PART = re.compile(r"part-\d{5,}\.parquet")
-LEFT = re.compile(r"\.(part-|\.monogram-).*\.tmp")  # of a writer that was killed
-SLAB = 1 << 24
+LEFTOVER = re.compile(r"\.(part-|\.monogram-).*\.tmp")  # temporary files of a process that was killed
+SLAB = 1 << 24  # bytes of an array that are hashed at once
+
+Range = tuple[int, int]  # first user of a part, and the one after its last
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What everyone is to get: see `recommend`. Rules are lists, in an order of their own: they are read many times."""
+class BatchRequest:
+    """What `recommend_all` computes for every user; see `Recommender.recommend`.
+
+    Rules are stored as lists in a fixed order: they are read for each part, and identify the request.
+    """
 
     k: int
     allow: Any = None
@@ -44,40 +49,42 @@ class Asked:
 
     def __post_init__(self) -> None:
         for name in ("allow", "deny"):
-            object.__setattr__(self, name, _listed(getattr(self, name), name))
+            object.__setattr__(self, name, _as_lists(getattr(self, name), name))
 
     def unknown(self, items: Any) -> tuple[Any, ...]:
         """Ids in the rules that are not in a vocabulary."""
         rules = [rule for rule in (self.allow, self.deny) if rule is not None]
-        lists = [one for rule in rules for one in (rule if rule and isinstance(rule[0], list) else [rule])]
-        ids = list(dict.fromkeys(one for some in lists for one in some))
-        return tuple(one for one, at in zip(ids, items.index(ids), strict=True) if at < 0)
+        lists = [ids for rule in rules for ids in (rule if rule and isinstance(rule[0], list) else [rule])]
+        ids = list(dict.fromkeys(id_ for some in lists for id_ in some))
+        return tuple(ranking.unknown_ids(ids, items.index(ids)))
 
-    def part(self, start: int, stop: int, users: int) -> Asked:
-        """The same for some of the users: lists by user are cut, and there must be one for each."""
-        allow, deny = (_cut(rule, at, start, stop, users) for at, rule in (("allow", self.allow), ("deny", self.deny)))
-        return Asked(self.k, allow, deny, self.exclude_seen)
+    def part(self, users: Range, n_users: int) -> BatchRequest:
+        """The request for a range of users: of rules by user, only their lists; there must be one for each user."""
+        allow, deny = (
+            _rule_part(rule, name, users, n_users) for name, rule in (("allow", self.allow), ("deny", self.deny))
+        )
+        return BatchRequest(self.k, allow, deny, self.exclude_seen)
 
 
-def _listed(rule: Any, name: str) -> Any:
-    """A rule as a list of ids, or a list of such lists; a set is sorted, for it has no order to be known again by."""
+def _as_lists(rule: Any, name: str) -> Any:
+    """A rule as a list of ids or a list of such lists; a set is sorted, so that the same set is the same list."""
     if rule is None:
         return None
     if isinstance(rule, set | frozenset):
         rule = sorted(rule, key=repr)
-    each, lists = ranking.rule_lists(rule, name)
-    return lists if each else lists[0]
+    by_user, lists = ranking.rule_lists(rule, name)
+    return lists if by_user else lists[0]
 
 
-def _cut(rule: Any, name: str, start: int, stop: int, users: int) -> Any:
+def _rule_part(rule: Any, name: str, users: Range, n_users: int) -> Any:
     if rule is None:
         return None
-    each, lists = ranking.rule_lists(rule, name)
-    if not each:
+    by_user, lists = ranking.rule_lists(rule, name)
+    if not by_user:
         return lists[0]
-    if len(lists) != users:
-        raise ParameterError(f"{name} has {len(lists)} lists for {users} users; expected one list for each")
-    return lists[start:stop]
+    if len(lists) != n_users:
+        raise ParameterError(f"{name} has {len(lists)} lists for {n_users} users; expected one list for each")
+    return lists[slice(*users)]
 
 
 @dataclass(frozen=True)
@@ -87,12 +94,12 @@ class Written:
     Attributes
     ----------
     folder : where the files are
-    files : how many there are
-    rows : in all of them
-    users : who were asked for
-    empty : how many of them have no history: their scores hold no information
+    files : number of files
+    rows : number of rows in all files
+    users : number of users
+    empty : number of users without a history: their scores hold no information
     unknown_items : ids in allow or deny that the model does not know; they were left out
-    resumed : files of a former, stopped call that were kept
+    resumed : number of files kept from an earlier call that was stopped
     """
 
     folder: Path
@@ -107,7 +114,7 @@ class Written:
 def recommend_all(
     model: Recommender,
     folder: str | Path,
-    asked: Asked,
+    request: BatchRequest,
     batch: int | None,
     threads: int,
     progress: Stage,
@@ -115,30 +122,36 @@ def recommend_all(
 ) -> Written:
     """See `Recommender.recommend_all`."""
     log = model.log_
-    cuts = _cuts(log.n_users, asked.k, batch)
-    asked.part(0, 0, log.n_users)  # wrong lists, before anything is written
-    ranking.recommend(model.weights_, _histories(model, 0, 0), log.items, k=asked.k)  # a wrong k, likewise
+    ranges = _ranges(log.n_users, request.k, batch)
+    _check(model, request)
     path = Path(folder).absolute()
     make_folder(path, "name another one")
-    done = _begin(path, _request(model, asked, cuts))
-    todo = [number for number in range(len(cuts)) if number not in done]
-    found = (
-        _there(model, path, asked, cuts, todo, cluster) if cluster else _here(model, path, asked, cuts, todo, threads)
-    )
-    for number in found:
-        progress("users", float(cuts[number][1] - cuts[number][0]))
-    rows = sum(_rows(path / name_of(number)) for number in range(len(cuts)))
+    done = _begin(path, _fingerprint(model, request, ranges))
+    todo = [number for number in range(len(ranges)) if number not in done]
+    if cluster:
+        written = _write_on_cluster(model, path, request, ranges, todo, cluster)
+    else:
+        written = _write_here(model, path, request, ranges, todo, threads)
+    for number in written:
+        progress("users", float(ranges[number][1] - ranges[number][0]))
+    rows = sum(_count_rows(path / name_of(number)) for number in range(len(ranges)))
     (path / REQUEST).unlink(missing_ok=True)
     empty = int((np.diff(log.matrix.indptr) == 0).sum())
-    return Written(path, len(cuts), rows, log.n_users, empty, asked.unknown(log.items), len(done))
+    return Written(path, len(ranges), rows, log.n_users, empty, request.unknown(log.items), len(done))
 
 
 def name_of(number: int) -> str:
-    """The name of a part."""
+    """The file name of a part."""
     return f"part-{number:05}.parquet"
 
 
-def _cuts(users: int, k: Any, batch: int | None) -> list[tuple[int, int]]:
+def _check(model: Recommender, request: BatchRequest) -> None:
+    """Raise for wrong rules or a wrong k before anything is written."""
+    request.part((0, 0), model.log_.n_users)
+    ranking.recommend(model.weights_, _histories(model, (0, 0)), model.log_.items, k=request.k)
+
+
+def _ranges(users: int, k: Any, batch: int | None) -> list[Range]:
     if batch is None:
         batch = max(1, min(USERS, ROWS // k)) if isinstance(k, int) and k >= 1 else USERS
     if isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1:
@@ -146,36 +159,38 @@ def _cuts(users: int, k: Any, batch: int | None) -> list[tuple[int, int]]:
     return [(start, min(start + int(batch), users)) for start in range(0, users, int(batch))]
 
 
-def _histories(model: Recommender, start: int, stop: int) -> ranking.Histories:
-    at = np.arange(start, stop)
-    return ranking.Histories(model.log_.matrix[start:stop], model.log_.users.take(at))
+def _histories(model: Recommender, users: Range) -> ranking.Histories:
+    return ranking.training_histories(np.arange(*users), model.log_)
 
 
-def _write(model: Recommender, folder: Path, number: int, cut: tuple[int, int], asked: Asked, threads: int) -> None:
-    """One part."""
+def _write_part(
+    model: Recommender, folder: Path, number: int, users: Range, request: BatchRequest, threads: int
+) -> None:
+    """Rank for a range of users and write the file; `request` holds the rules of these users."""
     import pyarrow.parquet as pq
 
-    rules: dict[str, Any] = {"allow": asked.allow, "deny": asked.deny, "exclude_seen": asked.exclude_seen}
-    found = ranking.recommend(
-        model.weights_, _histories(model, *cut), model.log_.items, k=asked.k, threads=threads, **rules
+    rules: dict[str, Any] = {"allow": request.allow, "deny": request.deny, "exclude_seen": request.exclude_seen}
+    recommendations = ranking.recommend(
+        model.weights_, _histories(model, users), model.log_.items, k=request.k, threads=threads, **rules
     )
     with whole_file(folder / name_of(number)) as file:
-        pq.write_table(found.to_arrow(), file)
+        pq.write_table(recommendations.to_arrow(), file)
 
 
-def _here(
-    model: Recommender, folder: Path, asked: Asked, cuts: list[tuple[int, int]], todo: list[int], threads: int
+def _write_here(
+    model: Recommender, folder: Path, request: BatchRequest, ranges: list[Range], todo: list[int], threads: int
 ) -> Iterator[int]:
+    """Write the parts in this process; yields the number of each."""
     for number in todo:
-        own = asked.part(*cuts[number], model.log_.n_users)
-        _write(model, folder, number, cuts[number], own, threads)
+        part = request.part(ranges[number], model.log_.n_users)
+        _write_part(model, folder, number, ranges[number], part, threads)
         yield number
 
 
-def _there(
-    model: Recommender, folder: Path, asked: Asked, cuts: list[tuple[int, int]], todo: list[int], cluster: Cluster
+def _write_on_cluster(
+    model: Recommender, folder: Path, request: BatchRequest, ranges: list[Range], todo: list[int], cluster: Cluster
 ) -> Iterator[int]:
-    """The parts on the workers, which map the model from a file beside them."""
+    """Write the parts on the workers, which map the model from a file in the output folder; yields their numbers."""
     from monogram.cluster.client import Run
 
     if not todo:
@@ -185,82 +200,85 @@ def _there(
         model.save(folder / MODEL)
         with run.stage("ranking for everyone"):
             tasks = (
-                run.submit(task, str(folder), n, cuts[n], asked.part(*cuts[n], users), name=f"rank-{n}") for n in todo
+                run.submit(task, str(folder), n, ranges[n], request.part(ranges[n], users), name=f"rank-{n}")
+                for n in todo
             )
-            ahead = 2 * sum(int(one["nthreads"]) for one in cluster.workers().values()) + 2
+            ahead = 2 * sum(int(worker["nthreads"]) for worker in cluster.workers().values()) + 2
             for number, _ in zip(todo, run.stream(tasks, ahead=ahead), strict=True):
                 yield number
-            with suppress(OSError):  # a worker that was lost has let go of it
-                cluster.client.run(forget)
+            with suppress(OSError):  # a worker that was lost holds no mapping
+                cluster.client.run(release_model)
     finally:
         (folder / MODEL).unlink(missing_ok=True)
 
 
-def task(folder: str, number: int, cut: tuple[int, int], asked: Asked) -> None:
-    """One part, on a worker; one thread, since a worker has as many tasks at once as it has threads."""
+def task(folder: str, number: int, users: Range, request: BatchRequest) -> None:
+    """Write one part on a worker, with one thread: a worker runs as many tasks at once as it has threads."""
     path = Path(folder)
     if not (path / MODEL).exists():
         raise ClusterError(
             f"a worker does not see {path / MODEL}, which lies beside the output: the workers need the folder under "
             "the same name (a shared file system)"
         )
-    stamp = (path / MODEL).stat()
-    _write(_held(path / MODEL, stamp.st_mtime_ns, stamp.st_ino), path, number, cut, asked, 1)
+    status = (path / MODEL).stat()
+    model = _mapped_model(path / MODEL, status.st_mtime_ns, status.st_ino)
+    _write_part(model, path, number, users, request, 1)
 
 
 @lru_cache(maxsize=1)
-def _held(path: Path, *_: int) -> Recommender:
-    """The model of a file, mapped; once for all parts of a process, as long as it is the same file."""
+def _mapped_model(path: Path, *_: int) -> Recommender:
+    """The model of a file, memory-mapped once for all parts; modification time and inode identify the file."""
     return files.load(path, verify=False)
 
 
-def forget() -> None:
-    """Let go of the model, so that its file can go."""
-    _held.cache_clear()
+def release_model() -> None:
+    """Release the mapped model, so that its file can be deleted."""
+    _mapped_model.cache_clear()
 
 
-def _request(model: Recommender, asked: Asked, cuts: list[tuple[int, int]]) -> dict[str, Any]:
-    """By what the parts of a stopped call are known again: the model to the last bit, the rules, and the batches."""
-    held = hashlib.sha256()
+def _fingerprint(model: Recommender, request: BatchRequest, ranges: list[Range]) -> dict[str, Any]:
+    """What identifies a request when it resumes: a hash of the model's arrays and of the rules, and the batch size."""
+    digest = hashlib.sha256()
     for tensor in [*model.weights_.tensors().values(), *files.log_tensors(model.log_)[1].values()]:
-        _digest(held, np.asarray(tensor))
-    rules = [asked.k, asked.exclude_seen, *(_cut(rule, "", 0, len(cuts) and cuts[-1][1], len(cuts) and cuts[-1][1])
-             for rule in (asked.allow, asked.deny))]  # fmt: skip
-    held.update(json.dumps(rules, default=str).encode())
-    return {"monogram": __version__, "model": model.name, "batch": cuts[0][1] if cuts else 0, "mark": held.hexdigest()}
+        _add_tensor(digest, np.asarray(tensor))
+    users = ranges[-1][1] if ranges else 0
+    part = request.part((0, users), users)
+    digest.update(json.dumps([request.k, request.exclude_seen, part.allow, part.deny], default=str).encode())
+    batch = ranges[0][1] if ranges else 0
+    return {"monogram": __version__, "model": model.name, "batch": batch, "mark": digest.hexdigest()}
 
 
-def _digest(held: Any, tensor: Any) -> None:
-    held.update(f"{tensor.dtype} {tensor.shape}".encode())
+def _add_tensor(digest: Any, tensor: Any) -> None:
+    digest.update(f"{tensor.dtype} {tensor.shape}".encode())
     flat = tensor.reshape(1) if tensor.ndim == 0 else tensor
     rows = max(1, SLAB // max(1, flat[:1].nbytes))
     for start in range(0, len(flat), rows):
-        held.update(np.ascontiguousarray(flat[start : start + rows]).view(np.uint8))
+        digest.update(np.ascontiguousarray(flat[start : start + rows]).view(np.uint8))
 
 
-def _begin(folder: Path, request: dict[str, Any]) -> set[int]:
-    """The parts of the same request that are there; anything else in the folder is an error. The request is noted."""
-    there = {one.name for one in folder.iterdir()} - {REQUEST, MODEL}
-    left = {name for name in there if LEFT.fullmatch(name)}
-    strange = sorted(name for name in there - left if not PART.fullmatch(name))
-    if strange or (there and _noted(folder) != request):
+def _begin(folder: Path, fingerprint: dict[str, Any]) -> set[int]:
+    """Store the request's fingerprint; the parts of the same request that exist. Any other content is an error."""
+    names = {entry.name for entry in folder.iterdir()} - {REQUEST, MODEL}
+    leftovers = {name for name in names if LEFTOVER.fullmatch(name)}
+    strange = sorted(name for name in names - leftovers if not PART.fullmatch(name))
+    if strange or (names and _stored_fingerprint(folder) != fingerprint):
         what = f"holds {strange[0]}" if strange else "holds parts of another request, or of one that is done"
         raise StorageError(f"{folder} {what}; name an empty or a new folder, or remove what is there")
-    for name in left:
+    for name in leftovers:
         (folder / name).unlink(missing_ok=True)
     with whole_file(folder / REQUEST) as file:
-        file.write(json.dumps(request).encode())
-    return {int(name[5:-8]) for name in there - left}
+        file.write(json.dumps(fingerprint).encode())
+    return {int(name[5:-8]) for name in names - leftovers}
 
 
-def _noted(folder: Path) -> Any:
+def _stored_fingerprint(folder: Path) -> Any:
     try:
         return json.loads((folder / REQUEST).read_bytes())
     except (OSError, ValueError):
         return None
 
 
-def _rows(path: Path) -> int:
+def _count_rows(path: Path) -> int:
     import pyarrow.parquet as pq
 
     return int(pq.read_metadata(path).num_rows)

@@ -1,4 +1,4 @@
-"""A fitted model with the small weights left out, and what that changed."""
+"""Pruning: a copy of a fitted model with the largest weights of each item only, and the effect on its lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def prune(model: Model, keep: int, *, seed: int, threads: int) -> Model:
     _check(model, weights, keep)
     check_seed(seed)
     dtype = np.dtype(model.report_.dtype)
-    _require(log.n_items, min(keep, log.n_items), dtype)
+    _require_memory(log.n_items, min(keep, log.n_items), dtype)
     matrix = column_topk.thin(weights.columns, log.n_items, keep, dtype=dtype, diagonal=True, threads=threads)
     sparse = Sparse(matrix)
     overlap, users = _overlap(log, weights, sparse, seed, threads)
@@ -42,15 +42,15 @@ def _check(model: Recommender, weights: Weights, keep: Any) -> None:
     if isinstance(keep, bool) or not isinstance(keep, int | np.integer) or keep < 1:
         raise ParameterError(f"keep = {keep!r}; expected a whole number of at least 1 (weights kept for each item)")
     if weights.kind == "fixed":
-        raise ParameterError(f"{type(model).__name__} gives everyone the same scores: it has no weights to prune")
+        raise ParameterError(f"{type(model).__name__} gives every history the same scores: it has no weights to prune")
     if not weights.linear:
         raise ParameterError(
             f"the scores of this {type(model).__name__} are not the history times one matrix (its weights are "
-            f"{weights.kind!r}), so that no matrix with fewer entries can stand for it"
+            f"{weights.kind!r}), so that they cannot be pruned to a sparse matrix"
         )
 
 
-def _require(items: int, keep: int, dtype: np.dtype[Any]) -> None:
+def _require_memory(items: int, keep: int, dtype: np.dtype[Any]) -> None:
     needed = items * (keep + 1) * column_topk.entry_bytes(dtype) + 3 * 8 * items * column_topk.WIDTH
     free = memory.parse(None)
     if needed > free:
@@ -61,11 +61,12 @@ def _require(items: int, keep: int, dtype: np.dtype[Any]) -> None:
 
 
 def _overlap(log: Interactions, before: Weights, after: Weights, seed: int, threads: int) -> tuple[float, int]:
+    """The mean overlap of the first lists of sampled users, and their number."""
     active = np.flatnonzero(np.diff(log.matrix.indptr))
     chosen = np.sort(np.random.default_rng(seed).choice(active, min(SAMPLE, len(active)), replace=False))
     histories = log.matrix[chosen]
     eligible, k = Eligible.all_but(histories), min(LENGTH, log.n_items)
-    first, second = (one.best(histories, eligible, k, threads) for one in (before, after))
+    first, second = (weights.best(histories, eligible, k, threads) for weights in (before, after))
     shares = [
         len(np.intersect1d(first.items[user, :count], second.items[user, :count])) / count
         for user, count in enumerate(first.counts)

@@ -1,4 +1,4 @@
-"""The application, put together."""
+"""The ASGI application, assembled from its parts."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from starlette.staticfiles import StaticFiles
 
 from monogram.errors import MonogramError
 from monogram.models import updates
-from monogram.server.batching import Load
-from monogram.server.envelope import KINDS, described, envelope
-from monogram.server.events import EventStore, Writer
-from monogram.server.gate import NOTES, Gate
+from monogram.server.http.errors import KINDS, describe_error, error_body
+from monogram.server.http.middleware import CONTEXT, RequestMiddleware
+from monogram.server.http.openapi import openapi_document
+from monogram.server.http.routes import JSON, PAGE, AppState, router
 from monogram.server.metrics import Metrics
-from monogram.server.openapi import document
-from monogram.server.refresh import Follower
-from monogram.server.routes import JSON, PAGE, State, router
+from monogram.server.model_registry import ModelRegistry
+from monogram.server.queries.batching import Load
 from monogram.server.settings import Settings
-from monogram.server.shelf import Shelf
+from monogram.server.updates.events import EventStore, EventWriter
+from monogram.server.updates.refresh import Refresher
 
-QUESTIONS = ("/v1/recommend", "/v1/similar", "/v1/explain", "/v1/score")
-Begin = Callable[[State], Any]
+QUERIES = ("/v1/recommend", "/v1/similar", "/v1/explain", "/v1/score")
+OnStart = Callable[[AppState], Any]
 
 
-def prepare(settings: Settings) -> State:
-    """Load the models and bring them up to date: what is wrong with them is an error before anything listens."""
+def prepare(settings: Settings) -> AppState:
+    """Load the models and apply the events they lack; errors are raised before the server listens."""
     metrics = Metrics()
-    shelf = Shelf(settings, metrics, Load())
-    shelf.open()
-    state = State(shelf, metrics)
+    registry = ModelRegistry(settings, metrics, Load())
+    registry.open()
+    state = AppState(registry, metrics)
     if settings.events is not None:
-        _follow(state, settings.events)
+        _start_updates(state, settings.events)
     return state
 
 
-def _follow(state: State, url: str) -> None:
-    updates.check(state.shelf.get().model)  # before a database is made
+def _start_updates(state: AppState, url: str) -> None:
+    updates.check(state.registry.get().model)  # before a database is created
     store = EventStore(url)
     try:
-        follower = Follower(state.shelf, store)
-        follower.begin()
+        refresher = Refresher(state.registry, store)
+        refresher.start()
     except BaseException:
         store.close()
         raise
-    state.writer, state.follower = Writer(store), follower
+    state.writer, state.refresher = EventWriter(store), refresher
     state.metrics.stored.set(store.last)
 
 
-def application(state: State, begin: Begin | None = None) -> Any:
-    """The ASGI application; `begin` is called on its loop when it starts."""
+def application(state: AppState, on_start: OnStart | None = None) -> Any:
+    """The ASGI application; `on_start` is called on its event loop at the start."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if begin is not None:
-            begin(state)
+        if on_start is not None:
+            on_start(state)
         yield
         close(state)
 
@@ -67,41 +67,41 @@ def application(state: State, begin: Begin | None = None) -> Any:
         title="Monogram", docs_url=None, redoc_url=None, openapi_url="/openapi.json", lifespan=lifespan,
         redirect_slashes=False, description="Recommendations, explanations and exact updates.",
     )  # fmt: skip
-    app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     routes = router(state)
     app.include_router(routes)
     app.mount("/page", StaticFiles(directory=PAGE), name="page")
     for kind in (MonogramError, msgspec.MsgspecError, Exception):
         app.add_exception_handler(kind, _failed)
     app.add_exception_handler(HTTPException, _http)
-    settings = state.shelf.settings
-    gate: Any = Gate(Direct(app, routes.routes), settings, state.metrics, state.shelf.load)
+    settings = state.registry.settings
+    wrapped: Any = RequestMiddleware(DirectRoutes(app, routes.routes), settings, state.metrics, state.registry.load)
     if settings.cors:
-        gate = CORSMiddleware(
-            gate, allow_origins=settings.cors, allow_methods=["GET", "POST", "DELETE"],
+        wrapped = CORSMiddleware(
+            wrapped, allow_origins=settings.cors, allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["authorization", "content-type", "x-request-id"], expose_headers=["x-request-id"],
         )  # fmt: skip
-    return gate
+    return wrapped
 
 
-def close(state: State) -> None:
-    """Let the threads end what they have begun."""
-    if state.writer is not None and state.follower is not None:
+def close(state: AppState) -> None:
+    """Stop the threads after their current work."""
+    if state.writer is not None and state.refresher is not None:
         state.writer.stop()
-        if state.follower.stop():
+        if state.refresher.stop():
             state.writer.store.close()
-    state.shelf.pool.shutdown(wait=False)
+    state.registry.pool.shutdown(wait=False)
 
 
-class Direct:
-    """Calls the handlers of questions without FastAPI's way to them, which takes longer than many an answer.
+class DirectRoutes:
+    """Calls the handlers of queries directly: FastAPI's dispatch takes longer than many a query.
 
-    The routes are FastAPI's own; what a handler raises is answered by the gate.
+    The routes are FastAPI's own; `RequestMiddleware` answers the exceptions of a handler.
     """
 
     def __init__(self, app: Any, routes: Iterable[Any]) -> None:
         self.app = app
-        self.routes: dict[Any, Any] = {("POST", route.path): route for route in routes if route.path in QUESTIONS}
+        self.routes: dict[Any, Any] = {("POST", route.path): route for route in routes if route.path in QUERIES}
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -115,12 +115,12 @@ class Direct:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    status, kind, message = described(error)
-    return Response(envelope(kind, message, NOTES.get().request_id), status, media_type=JSON)
+    status, kind, message = describe_error(error)
+    return Response(error_body(kind, message, CONTEXT.get().request_id), status, media_type=JSON)
 
 
 async def _http(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = KINDS.get(error.status_code, "http")
-    said = envelope(kind, str(error.detail), NOTES.get().request_id)
-    return Response(said, error.status_code, headers=error.headers, media_type=JSON)
+    content = error_body(kind, str(error.detail), CONTEXT.get().request_id)
+    return Response(content, error.status_code, headers=error.headers, media_type=JSON)

@@ -1,4 +1,4 @@
-"""Logs as JSON lines on stderr. They name routes, never paths, queries, histories, ids or keys."""
+"""Logs as JSON lines on stderr. They hold routes, but never paths, queries, histories, ids or keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOG = logging.getLogger("monogram.server")
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line; what a record carries under `fields` stands beside its message."""
+    """One JSON object in each line; the `fields` of a record are added to it."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
@@ -31,13 +31,13 @@ class JsonLines(logging.Formatter):
 
 
 def trace(error: BaseException) -> dict[str, Any]:
-    """Where an error came from, without its text: that may quote what a client sent."""
-    frames = [f"{one.filename}:{one.lineno} {one.name}" for one in traceback.extract_tb(error.__traceback__)]
+    """The class and the frames of an error, without its text, which may quote a request."""
+    frames = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
     return {"error": type(error).__name__, "frames": frames}
 
 
-def begin() -> None:
-    """Send everything to stderr as JSON lines, warnings of the library too."""
+def configure() -> None:
+    """Send all logs, and the warnings of the library, to stderr as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -47,6 +47,6 @@ def begin() -> None:
     logging.captureWarnings(True)
 
 
-def tell(message: str, level: int = logging.INFO, **fields: Any) -> None:
-    """Log a message with fields beside it."""
+def emit(message: str, level: int = logging.INFO, **fields: Any) -> None:
+    """Log a message with fields."""
     LOG.log(level, message, extra={"fields": fields})

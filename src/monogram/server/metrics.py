@@ -1,4 +1,4 @@
-"""What Prometheus may know. With several workers the numbers are summed through files, as its client does it."""
+"""Prometheus metrics. With several workers they are summed through files (multiprocess mode of the client)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """The numbers of one process."""
+    """The metrics of one process."""
 
     def __init__(self) -> None:
-        own = self.registry = CollectorRegistry()
+        self.registry = own = CollectorRegistry()
         self.requests = Counter("monogram_requests", "Requests answered", ("route", "status"), registry=own)
         self.latency = Histogram(
-            "monogram_request_seconds", "From the first byte to the answer", ("route",), buckets=SECONDS, registry=own
+            "monogram_request_seconds",
+            "From the first byte to the answer",
+            ("route",),
+            buckets=SECONDS,
+            registry=own,
         )
         self.kernel = Counter("monogram_kernel_seconds", "Time inside the kernels", ("model",), registry=own)
         self.batches = Histogram(
@@ -26,7 +30,10 @@ class Metrics:
         )
         self.reloads = Counter("monogram_reloads", "Reloads of a model", ("model", "outcome"), registry=own)
         self.stored = Gauge(
-            "monogram_events_stored", "Number of the last event stored", registry=own, multiprocess_mode="mostrecent"
+            "monogram_events_stored",
+            "Number of the last event stored",
+            registry=own,
+            multiprocess_mode="mostrecent",
         )
         self.applied = Gauge(
             "monogram_events_applied", "Number of the last event in the model", registry=own,
@@ -38,15 +45,15 @@ class Metrics:
         )  # fmt: skip
 
     def model(self, name: str, kind: str, users: int, items: int) -> None:
-        """Tell what a model is now."""
-        if not os.environ.get(FOLDER):  # in files what is said once stays said
+        """Set the kind and the sizes of a model."""
+        if not os.environ.get(FOLDER):  # values in multiprocess files cannot be cleared
             self.models.clear()
         self.models.labels(name, kind, users, items).set(1)
 
     def text(self) -> bytes:
-        """All of it in Prometheus' format, of all workers where there are several."""
+        """The metrics of all workers in Prometheus' format."""
         if not os.environ.get(FOLDER):
             return generate_latest(self.registry)
-        together = CollectorRegistry()
-        multiprocess.MultiProcessCollector(together)  # type: ignore[no-untyped-call]
-        return generate_latest(together)
+        combined = CollectorRegistry()
+        multiprocess.MultiProcessCollector(combined)  # type: ignore[no-untyped-call]
+        return generate_latest(combined)

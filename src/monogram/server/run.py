@@ -1,4 +1,4 @@
-"""The process: a socket, uvicorn on it, signals, and workers that share both the socket and the mapped model."""
+"""The server process: a listening socket, uvicorn, signals; workers share the socket and the mapped model."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from typing import Any
 from monogram.errors import MissingExtraError, MonogramError, ParameterError
 from monogram.server.settings import Settings
 
-LOOK = 1.0  # seconds between two looks at a watched file
-FAST = 5.0  # a worker that ends sooner is not started again at once
+POLL = 1.0  # seconds between two checks of the watched files
+SHORTEST_LIFE = 5.0  # seconds; a worker that ends sooner ends the server
 
 
-def need() -> None:
-    """Raise MissingExtraError where the extra is not installed."""
+def require_extra() -> None:
+    """Raise MissingExtraError where the extra `serve` is not installed."""
     try:
         import fastapi  # noqa: F401
         import httptools  # noqa: F401
@@ -36,11 +36,11 @@ def need() -> None:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until a signal says stop."""
-    need()
+    """Serve until a signal stops the server."""
+    require_extra()
     with bind(settings) as listening:
         if settings.workers == 1:
-            work(settings, listening)
+            serve_process(settings, listening)
         else:
             Workers(settings, listening).run()
 
@@ -62,41 +62,41 @@ def bind(settings: Settings) -> socket.socket:
     return listening
 
 
-def work(settings: Settings, listening: socket.socket, parent: int | None = None) -> None:
-    """One process that serves."""
+def serve_process(settings: Settings, listening: socket.socket, parent: int | None = None) -> None:
+    """Serve in this process; `parent` is the process that started it as a worker."""
     from monogram.server import logs
     from monogram.server.app import application, prepare
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # one that comes too soon waits: see _begin
-    logs.begin()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # blocked until _start_tasks handles it
+    logs.configure()
     try:
         state = prepare(settings)
     except MonogramError as error:
         if parent is None:
             raise
-        sys.stderr.write(f"monogram: {error}\n")  # as the command says it
+        sys.stderr.write(f"monogram: {error}\n")  # in the form of the command
         sys.exit(error.exit_code)
     host, port = listening.getsockname()[:2]
-    server = _server(application(state, lambda state: _begin(state, server, parent)), settings)
+    server = _server(application(state, lambda state: _start_tasks(state, server, parent)), settings)
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-    logs.tell("serving", url=url, host=host, port=port, models=list(settings.models), pid=os.getpid())
+    logs.emit("serving", url=url, host=host, port=port, models=list(settings.models), pid=os.getpid())
     server.run(sockets=[listening])
-    logs.tell("stopped", pid=os.getpid())
+    logs.emit("stopped", pid=os.getpid())
 
 
 def _server(app: Any, settings: Settings) -> Any:
     import uvicorn
 
-    from monogram.server.protocol import guarded
+    from monogram.server.http.protocol import limited_protocol
 
     class Server(uvicorn.Server):
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
-            yield  # see _begin: a stop that was asked for is no error
+            yield  # _start_tasks handles the signals: a requested stop is no error
 
     config = uvicorn.Config(
         app,
-        http=guarded(settings.reading),
+        http=limited_protocol(settings.reading),
         loop="auto",
         ws="none",
         log_config=None,
@@ -109,8 +109,8 @@ def _server(app: Any, settings: Settings) -> Any:
     return Server(config)
 
 
-def _begin(state: Any, server: Any, parent: int | None) -> None:
-    """Signals and the look at the files, on the loop that serves."""
+def _start_tasks(state: Any, server: Any, parent: int | None) -> None:
+    """Handle signals and watch files, on the event loop of the server."""
     from monogram.server import logs
 
     loop = asyncio.get_running_loop()
@@ -119,42 +119,42 @@ def _begin(state: Any, server: Any, parent: int | None) -> None:
         state.draining, server.should_exit = True, True
 
     async def reload() -> None:
-        with contextlib.suppress(Exception):  # the shelf has logged it, and the old model serves
-            await loop.run_in_executor(None, state.shelf.reload)
+        with contextlib.suppress(Exception):  # the registry has logged the error, and keeps the old model
+            await loop.run_in_executor(None, state.registry.reload)
 
     async def watch() -> None:
         while True:
-            await asyncio.sleep(LOOK)
-            if state.shelf.changed():
+            await asyncio.sleep(POLL)
+            if state.registry.changed():
                 await reload()
 
-    async def orphan() -> None:
+    async def stop_with_parent() -> None:
         while os.getppid() == parent:
-            await asyncio.sleep(LOOK)
-        logs.tell("the process that started this one is gone", logging.ERROR)
+            await asyncio.sleep(POLL)
+        logs.emit("the parent process has ended: stopping", logging.ERROR)
         stop()
 
     tasks: set[asyncio.Task[None]] = set()
 
-    def start(work: Any) -> None:
-        task = loop.create_task(work)
+    def start(coroutine: Any) -> None:
+        task = loop.create_task(coroutine)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    for one in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(one, stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
     loop.add_signal_handler(signal.SIGHUP, lambda: start(reload()))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-    if state.shelf.settings.watch:
+    if state.registry.settings.watch:
         start(watch())
     if parent is not None:
-        start(orphan())
-        state.told = lambda: os.kill(parent, signal.SIGHUP)  # the other workers
-    logs.tell("ready", pid=os.getpid())
+        start(stop_with_parent())
+        state.after_reload = lambda: os.kill(parent, signal.SIGHUP)  # the other workers
+    logs.emit("ready", pid=os.getpid())
 
 
 class Workers:
-    """Processes on one socket: each maps the same files, so that the model is in memory once."""
+    """Worker processes on one socket; each maps the same files, so that the model is in memory once."""
 
     def __init__(self, settings: Settings, listening: socket.socket) -> None:
         self.settings, self.listening = settings, listening
@@ -163,36 +163,36 @@ class Workers:
         self.stopping = False
 
     def run(self) -> None:
-        """Start them, pass signals on, and start again what ends unasked."""
+        """Start the workers, forward signals, and restart workers that end unexpectedly."""
         from monogram.server.metrics import FOLDER
 
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="monogram-metrics-")
-        for one in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(one, self._stop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
         signal.signal(signal.SIGHUP, lambda *_: self._send(signal.SIGHUP))
         try:
             self.processes = [(self._start(), time.monotonic()) for _ in range(self.settings.workers)]
             while not self.stopping:
                 time.sleep(0.2)
-                self._mend()
-            self._end()
+                self._restart_ended()
+            self._join()
         finally:
             shutil.rmtree(os.environ.pop(FOLDER), ignore_errors=True)
 
     def _start(self) -> Any:
-        process = self.context.Process(target=work, args=(self.settings, self.listening, os.getpid()))
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # a worker that starts inherits this
+        process = self.context.Process(target=serve_process, args=(self.settings, self.listening, os.getpid()))
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # inherited by the worker
         process.start()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return process
 
-    def _mend(self) -> None:
+    def _restart_ended(self) -> None:
         for at, (process, started) in enumerate(self.processes):
             if process.is_alive() or self.stopping:
                 continue
-            if time.monotonic() - started < FAST:
+            if time.monotonic() - started < SHORTEST_LIFE:
                 self._send(signal.SIGTERM)
-                self._end()
+                self._join()
                 sys.exit(process.exitcode if process.exitcode and process.exitcode > 0 else 1)
             self.processes[at] = (self._start(), time.monotonic())
 
@@ -205,7 +205,7 @@ class Workers:
             if process.is_alive():
                 os.kill(process.pid, number)
 
-    def _end(self) -> None:
+    def _join(self) -> None:
         end = time.monotonic() + self.settings.grace + 5
         for process, _ in self.processes:
             process.join(max(0.1, end - time.monotonic()))

@@ -1,4 +1,4 @@
-"""How a server is to run: one plain object, from the command line to every part. It never holds a key in clear."""
+"""The settings of a server, from the command line. They hold the digest of the API key, never the key."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SHORTEST_KEY = 16
 
 @dataclass(frozen=True)
 class Settings:
-    """What `monogram serve` was asked for.
+    """The settings of `monogram serve`.
 
     Attributes
     ----------
     models : name → file
     key : SHA-256 of the API key, or None
     events : database of events, a path or a URL of PostgreSQL; None without updates
-    refresh, snapshot : seconds between two changes of the model, and between two writes of its file
+    refresh, snapshot : seconds between two updates of the model, and between two writes of its file
     body : most bytes of a request's body
-    timeout, reading, grace : seconds for an answer, for receiving a request, and for the end
-    gather : seconds for which requests that come together are gathered
+    timeout, reading, grace : seconds to answer a request, to receive one, and to shut down
+    gather : seconds for which concurrent requests are collected into a batch
     """
 
     models: Mapping[str, str]
@@ -68,8 +68,8 @@ class Settings:
                 raise ParameterError(f"{flag(name)} = {getattr(self, name)}; expected seconds above 0")
         if self.key is None and not is_loopback(self.host):
             raise ParameterError(
-                f"host = {self.host!r} can be reached by others, which demands an API key: put one of at least "
-                f"{SHORTEST_KEY} characters into a file and give --key-file FILE, or set {KEY_VARIABLE}"
+                f"host = {self.host!r} is reachable from other machines, which requires an API key: put one of at "
+                f"least {SHORTEST_KEY} characters into a file and give --key-file FILE, or set {KEY_VARIABLE}"
             )
         if self.events is not None and (self.workers > 1 or len(self.models) > 1):
             raise ParameterError(
@@ -79,12 +79,12 @@ class Settings:
 
     @property
     def updates(self) -> bool:
-        """Whether events are taken."""
+        """Whether the server accepts events."""
         return self.events is not None
 
 
 def flag(name: str) -> str:
-    """How a setting is called on the command line."""
+    """The command-line flag of a setting."""
     return {"body": "--max-body", "reading": "--read-timeout"}.get(name, f"--{name}")
 
 
@@ -99,7 +99,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_key(path: str | None, environment: Mapping[str, str] = os.environ) -> bytes | None:
-    """The digest of the key in a file, else in the variable; None where there is none."""
+    """The digest of the key in a file, else in the environment variable; None without a key."""
     if path is not None:
         try:
             key = Path(path).read_text(encoding="utf-8").strip()
@@ -111,27 +111,27 @@ def read_key(path: str | None, environment: Mapping[str, str] = os.environ) -> b
     else:
         return None
     if not key.isascii() or not key.isprintable():
-        raise ParameterError("the API key has letters that a header cannot carry; expected plain ASCII")
+        raise ParameterError("the API key has characters that an HTTP header cannot hold; expected printable ASCII")
     if len(key) < SHORTEST_KEY:
         raise ParameterError(f"the API key has {len(key)} characters; expected at least {SHORTEST_KEY}")
     return digest(key.encode())
 
 
 def digest(key: bytes) -> bytes:
-    """What is kept of a key."""
+    """The SHA-256 of a key: the only form in which it is stored."""
     return hashlib.sha256(key).digest()
 
 
-def named(files: list[str]) -> dict[str, str]:
-    """Name → file, from texts such as shop.mono or shop=models/today.mono."""
-    found: dict[str, str] = {}
+def parse_models(files: list[str]) -> dict[str, str]:
+    """Name → file, from arguments such as shop.mono or shop=models/today.mono."""
+    paths: dict[str, str] = {}
     for text in files:
         name, equals, path = text.partition("=")
         if not equals or os.path.exists(text):
             name, path = Path(text).stem, text
         if not name or "/" in name or not path:
             raise ParameterError(f"{text!r}; expected a model file, or NAME=FILE with a name without slashes")
-        if name in found:
+        if name in paths:
             raise ParameterError(f"two models are called {name!r}; name one of them: other={path}")
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths

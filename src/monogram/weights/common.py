@@ -41,12 +41,17 @@ class Weights(Protocol):
     solver : the solver of a full-rank fit that gives this kind; None for all other kinds
     update_state : what an exact update needs beside the arrays; None where there is none
     scratch : the folder of files in which the arrays lie; None where they are in memory or in a model file
+    batch_invariant : whether `best` gives a history the same list, to the last bit, whatever other histories are in
+        the batch
+    square_axis : "items" or "users" where the weights are a square array over that axis, which an update makes anew
     """
 
     kind: ClassVar[str]
     solver: ClassVar[str | None] = None
     update_state: UpdateState | None = None
     scratch: ScratchFolder | None = None
+    batch_invariant: bool = False
+    square_axis: ClassVar[str | None] = None
 
     @property
     def linear(self) -> bool:

@@ -31,6 +31,8 @@ class Dense(Weights):
     kind = "dense"
     solver = "primal"
     linear = True
+    batch_invariant = True
+    square_axis = "items"
 
     def __init__(
         self, matrix: NDArray[Any], scratch: ScratchFolder | None = None, update_state: UpdateState | None = None
@@ -99,6 +101,7 @@ class Fixed(Weights):
 
     kind = "fixed"
     linear = False
+    batch_invariant = True
 
     def __init__(self, scores: Float64) -> None:
         self.scores = scores

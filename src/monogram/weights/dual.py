@@ -41,6 +41,7 @@ class Dual(Weights):
     kind = "dual"
     solver = "dual"
     linear = True
+    square_axis = "users"
     batch = 256
 
     def __init__(

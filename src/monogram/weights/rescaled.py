@@ -30,6 +30,7 @@ class Rescaled(Weights):
 
     kind = "rescaled"
     linear = True
+    batch_invariant = True
 
     def __init__(self, dense: Dense, factors: Float64, delta: Float64) -> None:
         self.dense, self.factors, self.delta = dense, factors, delta

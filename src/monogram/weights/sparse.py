@@ -20,6 +20,7 @@ class Sparse(Weights):
 
     kind = "sparse"
     linear = True
+    batch_invariant = True
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix

@@ -1,4 +1,4 @@
-// The service, as functions. An answer that is no success is a Failure with the service's own words.
+// The HTTP API as functions. An error response becomes a Failure with the server's message.
 
 export class Failure extends Error {
   constructor(message, status) {
@@ -10,7 +10,7 @@ export class Failure extends Error {
 const KEY = "monogram-key";
 
 export const key = {
-  fits: (value) => /^[\x20-\x7e]+$/.test(value), // what a header can hold
+  fits: (value) => /^[\x20-\x7e]+$/.test(value), // printable ASCII: what an HTTP header can hold
   get: () => {
     const kept = sessionStorage.getItem(KEY) ?? "";
     return key.fits(kept) ? kept : null;
@@ -19,12 +19,12 @@ export const key = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-// JSON, in which an integer too large for a number keeps its digits as text: the service finds an id by its text too.
+// JSON in which an integer too large for a number becomes text: the server accepts ids as text, too.
 export const read = (text) => JSON.parse(text, (name, value, context) => {
   if (!Number.isInteger(value) || Number.isSafeInteger(value)) return value;
   if (context?.source !== undefined) return /^-?\d+$/.test(context.source) ? context.source : value;
   if (name !== "item" && name !== "user") return value;
-  throw new Failure("The ids here are longer than this browser can read: it needs a newer browser.", 0);
+  throw new Failure("This browser cannot read integer ids above 2^53; use a newer browser.", 0);
 });
 
 async function call(path, { body, signal } = {}) {
@@ -38,20 +38,20 @@ async function call(path, { body, signal } = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Failure("The service does not answer. Is it still running?", 0);
+    throw new Failure("The server does not respond. Is it still running?", 0);
   }
   let found = null;
   try {
     found = read(await answer.text());
   } catch (error) {
     if (error.name === "AbortError" || error instanceof Failure) throw error;
-    throw new Failure(`The service gave no answer that can be read (${answer.status}).`, answer.status);
+    throw new Failure(`The server sent an unreadable response (status ${answer.status}).`, answer.status);
   }
   if (answer.status === 401) {
     if (key.get() === given) key.forget();
-    throw new Failure(given === null ? "" : "The service did not take this key.", 401);
+    throw new Failure(given === null ? "" : "The server rejected this key.", 401);
   }
-  if (!answer.ok) throw new Failure(found?.error?.message ?? `The service answered ${answer.status}.`, answer.status);
+  if (!answer.ok) throw new Failure(found?.error?.message ?? `The server responded with status ${answer.status}.`, answer.status);
   return found;
 }
 
@@ -59,5 +59,5 @@ export const models = () => call("/v1/models").then((found) => found.models);
 export const card = (name) => call(`/v1/models/${encodeURIComponent(name)}`);
 export const recommend = (body, signal) => call("/v1/recommend", { body, signal });
 export const similar = (body, signal) => call("/v1/similar", { body, signal });
-export const items = (model, query, limit, signal) => // before the models are known, those of the first one
+export const items = (model, query, limit, signal) => // without a model: those of the default model
   call(`/v1/items?${new URLSearchParams({ ...(model === null ? {} : { model }), query, limit })}`, { signal });

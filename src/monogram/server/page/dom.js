@@ -1,4 +1,4 @@
-// Elements without markup in strings: an id is text, whatever it holds.
+// Builds elements without HTML strings, so that ids are always text.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -16,7 +16,7 @@ export function h(tag, properties = {}, ...children) {
 
 const TITLES = ["title", "name", "label"];
 
-// What an item is called: its title where the catalogue has one, else its id.
+// The title of an item where the catalogue has one, else its id.
 export function titleOf(item) {
   const columns = item.columns ?? {};
   const known = Object.keys(columns).find((name) => TITLES.includes(name.toLowerCase()) && columns[name]);
@@ -32,7 +32,7 @@ export function named(item) {
 export const number = (value, digits = 3) =>
   Math.abs(value) >= 1e-3 || value === 0 ? value.toLocaleString("en", { maximumSignificantDigits: digits }) : value.toExponential(1);
 
-// Signals in turn: each new one aborts the one before it, so that only the newest question may draw.
+// Abort signals: each new one aborts the one before it, so that only the newest request is rendered.
 export function turns() {
   let running = new AbortController();
   return () => {

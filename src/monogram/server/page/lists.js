@@ -1,4 +1,4 @@
-// What is drawn for one model: its list with the reasons, or the state that it is in instead.
+// What is rendered for one model: its list with reasons, or a message in its place.
 import { h, named, number, titleOf } from "./dom.js";
 
 const REASONS = 3;
@@ -7,7 +7,7 @@ const percent = (share) => `${share < 0 ? "−" : ""}${(Math.abs(share) * 100).t
 
 function reason(one, score, names) {
   const share = score ? one.share / score : 0;
-  const what = one.item === null ? "whatever was used" : names.get(one.item) ?? String(one.item);
+  const what = one.item === null ? "(independent of the history)" : names.get(one.item) ?? String(one.item);
   const bar = h("div", { class: share < 0 ? "bar less" : "bar", "aria-hidden": "true" }, h("i", { share: Math.abs(share) }));
   return h("li", {}, bar, h("span", { class: "share" }, percent(share)), h("span", { class: "name" }, what));
 }
@@ -19,7 +19,7 @@ function reasons(item, names) {
   const rest = item.score - shown.reduce((sum, one) => sum + one.share, 0);
   const rows = shown.map((one) => reason(one, item.score, names));
   if (Math.abs(rest) > 0.0005 * Math.abs(item.score)) {
-    rows.push(reason({ item: "rest", share: rest }, item.score, new Map([["rest", "all the rest"]])));
+    rows.push(reason({ item: "rest", share: rest }, item.score, new Map([["rest", "all other items"]])));
   }
   return h("ul", { class: "reasons", "aria-label": `Why ${titleOf(item)}` }, rows);
 }
@@ -39,29 +39,29 @@ export function row(item, { names = new Map(), elsewhere = null, acts = [] } = {
 export const waiting = () => h("div", { "aria-hidden": "true" }, h("div", { class: "list" }, Array.from({ length: 4 }, () => h("div", { class: "ghost" }))));
 
 export const failed = (message, again, level = "h2") =>
-  h("div", { class: "state", role: "alert" }, h(level, {}, "That did not work"), h("p", {}, message),
+  h("div", { class: "state", role: "alert" }, h(level, {}, "The request failed"), h("p", {}, message),
     h("button", { type: "button", onclick: again }, "Try again"));
 
-// A list that was right before an error: to read, while there is no newer one.
+// The last list before an error, shown until there is a new one.
 export function outdated(section) {
   const old = section.cloneNode(true);
   if (old.classList.contains("old")) return old;
   old.classList.add("old");
-  old.querySelector("h2").append(h("span", { class: "tag" }, "from before"));
+  old.querySelector("h2").append(h("span", { class: "tag" }, "outdated"));
   old.querySelectorAll(".acts").forEach((one) => one.remove());
   return old;
 }
 
 export const locked = (unlock) =>
-  h("div", { class: "state" }, h("h1", {}, "A key is needed"),
-    h("p", { class: "note" }, "This service answers only those who have its key. Whoever runs it can give you one."),
+  h("div", { class: "state" }, h("h1", {}, "API key required"),
+    h("p", { class: "note" }, "This server requires an API key. Ask its operator for one."),
     h("button", { type: "button", class: "main", onclick: unlock }, "Enter the key"));
 
 export function beginning(popular, pick) {
   const some = popular.map((item) => h("li", {}, h("button", { type: "button", class: "small", onclick: () => pick(item) }, titleOf(item))));
-  return h("div", { class: "state" }, h("h2", {}, "Nothing used yet"),
-    h("p", { class: "note" }, "Search for an item, or begin with one that many used. Every click changes the list."),
-    h("ul", { class: "chips", "aria-label": "Items that many used" }, some));
+  return h("div", { class: "state" }, h("h2", {}, "The history is empty"),
+    h("p", { class: "note" }, "Search for an item, or start with a popular one. The list changes with every click."),
+    h("ul", { class: "chips", "aria-label": "Popular items" }, some));
 }
 
 export const nothing = (title, text, level = "h3") => h("div", { class: "state" }, h(level, {}, title), h("p", { class: "note" }, text));
@@ -72,11 +72,11 @@ const FACTS = [
   ["Events", (card) => card.events.toLocaleString("en")],
   ["Solver", (card) => [card.report.solver, card.report.dtype].filter(Boolean).join(", ")],
   ["Residual", (card) => card.report.residual == null ? null : number(card.report.residual, 2)],
-  ["Weights off by", (card) => card.report.error == null ? null : `at most about ${number(card.report.error, 1)}`],
+  ["Error of the weights", (card) => card.report.error == null ? null : `at most about ${number(card.report.error, 1)}`],
   ["Memory of the weights", (card) => size(card.bytes)],
   ["Memory of the fit", (card) => card.report.peak_bytes == null ? null : size(card.report.peak_bytes)],
   ["Pruned", (card) => card.pruning ? Object.entries(card.pruning).map(([name, value]) => `${name} ${value}`).join(", ") : null],
-  ["Events followed", (card) => card.updates ? `${card.updates.applied.toLocaleString("en")} of ${card.updates.stored.toLocaleString("en")}` : null],
+  ["Events applied", (card) => card.updates ? `${card.updates.applied.toLocaleString("en")} of ${card.updates.stored.toLocaleString("en")}` : null],
 ];
 
 function size(bytes) {

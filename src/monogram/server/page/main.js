@@ -1,4 +1,4 @@
-// The page: one state, drawn anew when it changes. The address keeps it, so that a link shows the same lists.
+// The page: one state object, rendered again after each change. The URL holds the state, so that a link shows the same lists.
 import * as api from "./api.js";
 import { $, h, later, titleOf, turns } from "./dom.js";
 import * as lists from "./lists.js";
@@ -7,30 +7,30 @@ import { search } from "./search.js";
 
 const K = 10, STEP = 0.01;
 const state = { model: null, other: null, mode: "history", history: [], user: "", b: {}, item_power: {} };
-const KNOBS = { // what costs no fit: words, and the ends of its slider
-  b: { words: "the weight of what was seen, against what was held back", ends: (first) => [0, Math.max(2, Math.ceil(first))] },
-  item_power: { words: "above 0 towards popular items, below 0 away from them", ends: (first) => [Math.min(-1, Math.floor(first)), Math.max(1, Math.ceil(first))] },
+const LIVE = { // parameters that need no new fit: description, and range of the slider
+  b: { words: "weight of the entries that dropout kept, against those it removed", range: (first) => [0, Math.max(2, Math.ceil(first))] },
+  item_power: { words: "above 0 favours popular items, below 0 the others", range: (first) => [Math.min(-1, Math.floor(first)), Math.max(1, Math.ceil(first))] },
 };
 const cards = new Map(), titles = new Map();
 const turn = turns(), similarTurn = turns();
 let models = [], popular = null, seen = { user: "", items: [] };
 
-const tell = (text) => { $("told").textContent = text; };
+const announce = (text) => { $("announcer").textContent = text; };
 const shown = () => [state.model, state.other].filter((name) => name !== null);
 
-// --- the address -----------------------------------------------------------------------------------------------------
+// --- state in the URL -----------------------------------------------------------------------------------------------------
 
-function remember() {
+function saveToUrl() {
   const kept = Object.fromEntries(Object.entries(state).filter(([, value]) => value !== null && value !== ""));
   history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(kept))}`);
 }
 
-function recall() {
+function readFromUrl() {
   let kept = {};
   try {
     kept = api.read(decodeURIComponent(location.hash.slice(1) || "{}")) ?? {};
   } catch {
-    tell("The address was not understood: beginning anew.");
+    announce("The link could not be read; starting with an empty history.");
   }
   const names = models.map((model) => model.name);
   const whole = (id) => typeof id === "string" || Number.isSafeInteger(id);
@@ -39,13 +39,13 @@ function recall() {
   state.mode = kept.mode === "user" ? "user" : "history";
   state.history = Array.isArray(kept.history) ? kept.history.filter(whole) : [];
   state.user = whole(kept.user) ? String(kept.user) : "";
-  for (const knob in KNOBS) {
-    const held = typeof kept[knob] === "object" && kept[knob] ? kept[knob] : {};
-    state[knob] = Object.fromEntries(Object.entries(held).filter(([, value]) => Number.isFinite(value)));
+  for (const parameter in LIVE) {
+    const held = typeof kept[parameter] === "object" && kept[parameter] ? kept[parameter] : {};
+    state[parameter] = Object.fromEntries(Object.entries(held).filter(([, value]) => Number.isFinite(value)));
   }
 }
 
-// --- the side that asks ----------------------------------------------------------------------------------------------
+// --- the request ----------------------------------------------------------------------------------------------
 
 function drawWho() {
   const known = state.mode === "user";
@@ -66,33 +66,33 @@ function drawHistory(items, removable) {
     h("span", { class: "name" }, titleOf(item)),
     removable ? h("button", { type: "button", "aria-label": `Remove ${titleOf(item)}`, onclick: () => remove(item.item) }, "✕") : null)));
   $("history").removeAttribute("tabindex");
-  if (!removable) $("history").tabIndex = 0; // nothing in it takes the focus, and it may scroll
+  if (!removable) $("history").tabIndex = 0; // the list may scroll and has no control that takes the focus
   $("used").hidden = items.length === 0;
   if (held >= 0) (buttons()[Math.min(held, items.length - 1)] ?? $("query")).focus();
 }
 
-const lively = (name) => Object.keys(KNOBS).filter((knob) => knob in (cards.get(name)?.live ?? {}));
+const liveParameters = (name) => Object.keys(LIVE).filter((parameter) => parameter in (cards.get(name)?.live ?? {}));
 
 function drawSliders() {
-  const wanted = shown().filter((name) => lively(name).length);
-  $("sliders").replaceChildren(...wanted.flatMap((name) => lively(name).map((knob) => slider(name, knob, wanted.length > 1))));
+  const wanted = shown().filter((name) => liveParameters(name).length);
+  $("sliders").replaceChildren(...wanted.flatMap((name) => liveParameters(name).map((parameter) => slider(name, parameter, wanted.length > 1))));
 }
 
-function slider(name, knob, several) {
-  const own = cards.get(name).live[knob], first = own ?? 0, value = state[knob][name] ?? first, id = `${knob}-${name}`;
-  const [least, most] = KNOBS[knob].ends(first);
+function slider(name, parameter, several) {
+  const own = cards.get(name).live[parameter], first = own ?? 0, value = state[parameter][name] ?? first, id = `${parameter}-${name}`;
+  const [least, most] = LIVE[parameter].range(first);
   const out = h("output", {}, value.toFixed(2));
   const move = (event) => {
     const now = Number(event.target.value);
     out.textContent = now.toFixed(2);
-    if (Math.abs(now - first) < STEP / 2) delete state[knob][name];
-    else state[knob][name] = now;
+    if (Math.abs(now - first) < STEP / 2) delete state[parameter][name];
+    else state[parameter][name] = now;
     askSoon();
   };
   return h("div", { class: "slider" },
-    h("label", { for: id }, `${several ? `${knob} of ${name}` : knob}: ${KNOBS[knob].words}`),
+    h("label", { for: id }, `${several ? `${parameter} of ${name}` : parameter}: ${LIVE[parameter].words}`),
     h("input", { type: "range", id, min: String(least), max: String(most), step: String(STEP), value: String(value), oninput: move }), out,
-    h("p", { class: "note" }, `Fitted ${own === null ? "without it" : `with ${own}`}. The list follows at once: nothing is fitted anew.`));
+    h("p", { class: "note" }, `Fitted ${own === null ? "without it" : `with ${own}`}. The list changes at once, without a new fit.`));
 }
 
 function drawModels() {
@@ -103,44 +103,44 @@ function drawModels() {
   $("models").hidden = $("who").hidden = false;
 }
 
-// --- the side that answers -------------------------------------------------------------------------------------------
+// --- the lists -------------------------------------------------------------------------------------------
 
 function changed(name) {
-  const moved = lively(name).filter((knob) => name in state[knob]).map((knob) => [knob, state[knob][name]]);
+  const moved = liveParameters(name).filter((parameter) => name in state[parameter]).map((parameter) => [parameter, state[parameter][name]]);
   return moved.length ? { parameters: Object.fromEntries(moved) } : {};
 }
 
-function question(name) {
+function requestFor(name) {
   const who = state.mode === "user" ? { users: [state.user] } : { histories: [state.history] };
   return { model: name, ...who, k: K, explain: 100, with_history: true, ...changed(name) };
 }
 
 async function ask() {
   const signal = turn();
-  remember();
-  if (state.mode === "history" && !state.history.length) { await begin(signal); return; }
+  saveToUrl();
+  if (state.mode === "history" && !state.history.length) { await showPopular(signal); return; }
   if (state.mode === "user" && !state.user) {
     learn([]);
-    place(lists.nothing("No user yet", "Give the id of a user in the log the model learned from.", "h2"));
+    place(lists.nothing("No user chosen", "Enter the id of a user of the training log.", "h2"));
     return;
   }
   wait(shown().map(lists.waiting));
-  const answers = await Promise.all(shown().map((name) => api.recommend(question(name), signal).catch((error) => error)));
+  const answers = await Promise.all(shown().map((name) => api.recommend(requestFor(name), signal).catch((error) => error)));
   if (signal.aborted) return;
   const refused = answers.find((one) => one.status === 401);
   if (refused) { lock(refused); return; }
   learn(answers);
   const failed = shown().filter((name, at) => answers[at] instanceof Error);
-  const told = shown().flatMap((name, at) => (failed.includes(name) ? `${failed.length < answers.length ? `${name}: ` : ""}${answers[at].message}` : []));
-  place(...(failed.length ? [lists.failed([...new Set(told)].join(" "), ask)] : []),
+  const messages = shown().flatMap((name, at) => (failed.includes(name) ? `${failed.length < answers.length ? `${name}: ` : ""}${answers[at].message}` : []));
+  place(...(failed.length ? [lists.failed([...new Set(messages)].join(" "), ask)] : []),
     ...shown().flatMap((name, at) => (failed.includes(name) ? kept(name) : drawList(name, answers[at], answers))));
   const first = answers.find((one) => one.results);
-  if (first) tell(`${first.results[0]?.items.length ?? 0} recommendations`);
+  if (first) announce(`${first.results[0]?.items.length ?? 0} recommendations`);
 }
 
 const askSoon = later(ask, 60);
 
-async function begin(signal) {
+async function showPopular(signal) {
   try {
     popular = popular?.model === state.model ? popular : await api.items(state.model, "", 8, signal);
     if (!signal.aborted) place(lists.beginning(popular.items, add));
@@ -156,7 +156,7 @@ function fail(error, again) {
   else place(lists.failed(error.message, again), ...models.flatMap((model) => kept(model.name)));
 }
 
-// What the answers say of the history: its titles, and all of it where it is a user's.
+// Takes titles from the answers, and the whole history of a known user.
 function learn(answers) {
   const list = answers.find((one) => one.results?.length)?.results[0];
   for (const one of list?.seen ?? []) if (one.columns) titles.set(one.item, one.columns);
@@ -172,23 +172,23 @@ function drawList(name, answer, answers) {
 }
 
 function filled(name, answer, answers) {
-  if (answer.unknown_users.length) return [lists.nothing("Unknown user", `The model learned from nobody with the id “${state.user}”.`)];
+  if (answer.unknown_users.length) return [lists.nothing("Unknown user", `The training log has no user with the id “${state.user}”.`)];
   const [list] = answer.results;
   const names = new Map((list.seen ?? []).map((one) => [one.item, titleOf(one)]));
   const other = answers.find((one) => one !== answer && one.results)?.results[0];
   const ranks = new Map((other?.items ?? []).map((item) => [item.item, item.rank]));
   const notes = [];
-  if (answer.unknown_items.length) notes.push(h("p", { class: "notice" }, `Not in this model, and left out: ${answer.unknown_items.join(", ")}.`));
-  if (answer.empty.length) notes.push(h("p", { class: "notice" }, "Nothing in this history is known to the model: the list says little."));
-  if (!list.items.length) return [...notes, lists.nothing("Nothing left to recommend", "Everything in the catalogue was used already.")];
+  if (answer.unknown_items.length) notes.push(h("p", { class: "notice" }, `Unknown to this model, left out: ${answer.unknown_items.join(", ")}.`));
+  if (answer.empty.length) notes.push(h("p", { class: "notice" }, "The model knows no item of this history: the list holds little information."));
+  if (!list.items.length) return [...notes, lists.nothing("Nothing left to recommend", "Every item of the catalogue is in the history.")];
   const rows = list.items.map((item) => lists.row(item, { names,
-    elsewhere: other ? (ranks.has(item.item) ? `no. ${ranks.get(item.item)} beside` : "only here") : null,
-    acts: [["Similar", `Items similar to ${titleOf(item)}`, () => alike(item, name)],
-      ...(state.mode === "history" ? [["Add", `Add ${titleOf(item)} to what was used`, () => add(item)]] : [])] }));
+    elsewhere: other ? (ranks.has(item.item) ? `no. ${ranks.get(item.item)} in the other list` : "not in the other list") : null,
+    acts: [["Similar", `Items similar to ${titleOf(item)}`, () => showSimilar(item, name)],
+      ...(state.mode === "history" ? [["Add", `Add ${titleOf(item)} to the history`, () => add(item)]] : [])] }));
   return [...notes, h("ol", {}, rows)];
 }
 
-async function alike(item, model) {
+async function showSimilar(item, model) {
   $("similar-title").textContent = `Similar to ${titleOf(item)}`;
   const signal = similarTurn();
   if ($("similar").open) $("similar-title").focus();
@@ -198,13 +198,13 @@ async function alike(item, model) {
     const found = await api.similar({ model, items: [item.item], k: K, ...changed(model) }, signal);
     if (signal.aborted) return;
     const rows = found.results[0].items.map((one) => lists.row(one, { acts: [
-      ["Similar", `Items similar to ${titleOf(one)}`, () => alike(one, model)],
-      ...(state.mode === "history" ? [["Add", `Add ${titleOf(one)} to what was used`, () => { $("similar").close(); add(one); }]] : [])] }));
-    $("similar-list").replaceChildren(rows.length ? h("ol", {}, rows) : lists.nothing("Nothing similar", "Nobody used this together with anything else."));
+      ["Similar", `Items similar to ${titleOf(one)}`, () => showSimilar(one, model)],
+      ...(state.mode === "history" ? [["Add", `Add ${titleOf(one)} to the history`, () => { $("similar").close(); add(one); }]] : [])] }));
+    $("similar-list").replaceChildren(rows.length ? h("ol", {}, rows) : lists.nothing("Nothing similar", "No user used this item together with another one."));
   } catch (error) {
     if (signal.aborted) return;
     if (error.status === 401) { $("similar").close(); lock(error); return; }
-    $("similar-list").replaceChildren(lists.failed(error.message, () => alike(item, model), "h3"));
+    $("similar-list").replaceChildren(lists.failed(error.message, () => showSimilar(item, model), "h3"));
   }
 }
 
@@ -213,7 +213,7 @@ async function alike(item, model) {
 function add(item) {
   if (item.columns) titles.set(item.item, item.columns);
   if (!state.history.includes(item.item)) state.history.push(item.item);
-  tell(`${titleOf(item)} added`);
+  announce(`${titleOf(item)} added`);
   drawWho();
   ask();
 }
@@ -267,33 +267,33 @@ function unlock(wrong) {
 function useKey(event) {
   event.preventDefault();
   const given = $("key").value.trim();
-  if (!api.key.fits(given)) { unlock("This key cannot be sent: a key has only unaccented letters, digits and signs."); return; }
+  if (!api.key.fits(given)) { unlock("This key cannot be sent: expected unaccented letters, digits and punctuation only."); return; }
   $("key").value = "";
   api.key.set(given);
   $("locked").close();
   start();
 }
 
-const guarded = (work) => async (...given) => {
+const withErrors = (work) => async (...given) => {
   try {
     await work(...given);
   } catch (error) {
-    fail(error, () => guarded(work)(...given));
+    fail(error, () => withErrors(work)(...given));
   }
 };
 
-const start = guarded(async () => {
+const start = withErrors(async () => {
   wait([lists.waiting()]);
   models = await api.models();
-  if (!models.length) { place(lists.nothing("No model", "The service holds no model yet.", "h2")); return; }
-  recall();
+  if (!models.length) { place(lists.nothing("No model", "The server has no model yet.", "h2")); return; }
+  readFromUrl();
   await choose();
 });
 
 theme(THEMES.includes(localStorage.getItem("monogram-theme")) ? localStorage.getItem("monogram-theme") : "auto");
 $("theme").addEventListener("click", () => theme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % 3]));
-$("model").addEventListener("change", guarded(async (event) => { state.model = event.target.value; if (state.other === state.model) state.other = null; await choose(); }));
-$("other").addEventListener("change", guarded(async (event) => { state.other = event.target.value || null; await choose(); }));
+$("model").addEventListener("change", withErrors(async (event) => { state.model = event.target.value; if (state.other === state.model) state.other = null; await choose(); }));
+$("other").addEventListener("change", withErrors(async (event) => { state.other = event.target.value || null; await choose(); }));
 $("by-history").addEventListener("click", () => mode("history"));
 $("by-user").addEventListener("click", () => { mode("user"); $("user").focus(); });
 $("user-form").addEventListener("submit", (event) => { event.preventDefault(); state.user = $("user").value.trim(); drawWho(); ask(); });
@@ -302,6 +302,6 @@ $("key-form").addEventListener("submit", useKey);
 $("locked").addEventListener("close", () => { if (api.key.get() === null) $("lists").querySelector("button")?.focus(); });
 $("similar").addEventListener("close", similarTurn);
 $("skip").addEventListener("click", (event) => { event.preventDefault(); $("lists").focus(); });
-window.addEventListener("hashchange", guarded(async () => { if (models.length) { recall(); await choose(); } }));
-search({ model: () => state.model, taken: () => new Set(state.history), pick: add, tell, lock });
+window.addEventListener("hashchange", withErrors(async () => { if (models.length) { readFromUrl(); await choose(); } }));
+search({ model: () => state.model, taken: () => new Set(state.history), pick: add, announce, lock });
 start();

@@ -1,4 +1,4 @@
-// Where the lists stand. Whatever is drawn anew, the focus stays with what one was doing.
+// Renders the lists; the keyboard focus stays on the same control after each rendering.
 import { $ } from "./dom.js";
 
 let spot = null;

@@ -1,10 +1,10 @@
-// A field that finds items as one types: a combobox with a list, by mouse or by keyboard.
+// Search as you type: a combobox with a list of items, for mouse and keyboard.
 import * as api from "./api.js";
 import { $, h, later, named, turns } from "./dom.js";
 
 const MOST = 12;
 
-export function search({ model, taken, pick, tell, lock }) {
+export function search({ model, taken, pick, announce, lock }) {
   const field = $("query"), list = $("options"), turn = turns();
   let found = [], active = -1;
 
@@ -48,10 +48,10 @@ export function search({ model, taken, pick, tell, lock }) {
       found = free.slice(0, MOST);
       const options = found.map((item, at) =>
         h("li", { role: "option", id: `option-${at}`, "aria-selected": "false", onmousedown: (event) => { event.preventDefault(); choose(item); } }, named(item)));
-      const note = total === 0 ? (query ? `Nothing is called “${query}”.` : "Nothing is left to add.")
-        : total > found.length ? `${found.length} of ${total.toLocaleString("en")}: type on for the others` : `${total} found`;
+      const note = total === 0 ? (query ? `No item matches “${query}”.` : "Every item is in the history already.")
+        : total > found.length ? `${found.length} of ${total.toLocaleString("en")}: keep typing to see others` : `${total} found`;
       open([...options, h("li", { role: "presentation", class: "note" }, note)]);
-      tell(note);
+      announce(note);
       active = -1;
       if (query && found.length) mark(0);
     } catch (error) {
@@ -59,7 +59,7 @@ export function search({ model, taken, pick, tell, lock }) {
       if (error.status === 401) { close(); lock(error); return; }
       found = [];
       open([h("li", { role: "presentation", class: "wrong" }, error.message)]);
-      tell(error.message);
+      announce(error.message);
     }
   };
 

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with a clock and a limit for what comes before the application is called."""
+"""uvicorn's HTTP protocol with a timeout and a size limit for request heads, before the application is called."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from monogram.server.envelope import envelope
+from monogram.server.http.errors import error_body
 
 HEADER_BYTES = 65_536
 
 
-def guarded(reading: float) -> type[asyncio.Protocol]:
-    """The protocol for a number of seconds in which the head of a request must arrive."""
+def limited_protocol(reading: float) -> type[asyncio.Protocol]:
+    """The protocol class; the head of a request must arrive within `reading` seconds."""
 
-    class Guarded(HttpToolsProtocol):
-        """Closes connections that send nothing or dribble; answers what is no HTTP with the envelope."""
+    class LimitedProtocol(HttpToolsProtocol):
+        """Closes idle and slow connections; answers malformed HTTP with the error envelope."""
 
-        guard: asyncio.TimerHandle | None = None
+        head_timer: asyncio.TimerHandle | None = None
         head_bytes = 0
         in_head = True
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._arm()
+            self._start_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._disarm()
+            self._cancel_timer()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -41,17 +41,17 @@ def guarded(reading: float) -> type[asyncio.Protocol]:
 
         def on_message_begin(self) -> None:
             self.in_head = True
-            if self.guard is None:
-                self._arm()
+            if self.head_timer is None:
+                self._start_timer()
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
             self.in_head, self.head_bytes = False, 0
-            self._disarm()
+            self._cancel_timer()
             super().on_headers_complete()
 
         def eof_received(self) -> bool:  # type: ignore[override]
-            """Someone who has asked and closed their side still gets the answer."""
+            """A client that has closed its side after a complete request still gets the response."""
             waiting = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
             if waiting:
                 self.cycle.keep_alive = False
@@ -61,7 +61,7 @@ def guarded(reading: float) -> type[asyncio.Protocol]:
             self._refuse(400, "malformed", msg)
 
         def _refuse(self, status: int, kind: str, message: str) -> None:
-            body = envelope(kind, message, secrets.token_hex(8))
+            body = error_body(kind, message, secrets.token_hex(8))
             head = (
                 f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
                 f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
@@ -69,18 +69,18 @@ def guarded(reading: float) -> type[asyncio.Protocol]:
             self.transport.write(head.encode() + body)
             self.transport.close()
 
-        def _arm(self) -> None:
-            self.guard = self.loop.call_later(reading, self._too_slow)
+        def _start_timer(self) -> None:
+            self.head_timer = self.loop.call_later(reading, self._too_slow)
 
-        def _disarm(self) -> None:
-            if self.guard is not None:
-                self.guard.cancel()
-                self.guard = None
+        def _cancel_timer(self) -> None:
+            if self.head_timer is not None:
+                self.head_timer.cancel()
+                self.head_timer = None
 
         def _too_slow(self) -> None:
-            self.guard = None
+            self.head_timer = None
             if not self.transport.is_closing():
                 self._refuse(408, "too_slow", f"the request was not received within {reading:g} s")
 
-    protocol: Any = Guarded
+    protocol: Any = LimitedProtocol
     return protocol  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What goes over the wire: the only description of it, for decoding, encoding and the OpenAPI document."""
+"""The schemas of requests and responses: the only source for decoding, encoding and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 ROWS, HISTORY, ITEMS, EVENTS, REASONS, TOP = 1_000, 10_000, 10_000, 10_000, 100, 1_000
-EXPLAINED = 10_000  # lists times k, where reasons are asked for
-SHARES = 4_000_000  # events of the histories times k, where reasons are asked for
+EXPLAINED = 10_000  # most lists times k with explain
+SHARES = 4_000_000  # most entries of the histories times k with explain
 LONGEST_ID = 10_000
 
 Text = Annotated[str, Meta(max_length=LONGEST_ID)]
-# Larger ones can be given as text.
+# Larger integers can be sent as text.
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Id = Text | Whole
 History = (
@@ -27,14 +27,14 @@ K = Annotated[int, Meta(ge=1, le=TOP)]
 Changed = dict[str, float | bool]
 
 
-class Asked(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """What every question may hold: which model, and parameters to change for this answer alone."""
+class ModelRequest(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What every query may hold: the name of the model."""
 
     model: str | UnsetType = UNSET
 
 
-class Recommend(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Rank items for known users, or for anyone by their history: exactly one of the two."""
+class Recommend(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Rank items for known users or for histories: exactly one of the two; `parameters` hold for this query."""
 
     users: Users | UnsetType = UNSET
     histories: Histories | UnsetType = UNSET
@@ -47,15 +47,15 @@ class Recommend(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=T
     parameters: Changed = {}
 
 
-class Similar(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Items like the given ones."""
+class Similar(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Similar items of each given item."""
 
     items: Annotated[list[Id], Meta(min_length=1, max_length=ROWS)]
     k: K = 10
     parameters: Changed = {}
 
 
-class Explain(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Explain(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Why an item has its score for a user or a history: exactly one of the two."""
 
     item: Id
@@ -65,7 +65,7 @@ class Explain(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=Tru
     parameters: Changed = {}
 
 
-class Score(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Score(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Scores of some items for users or histories: exactly one of the two."""
 
     items: Annotated[list[Id], Meta(min_length=1, max_length=ITEMS)]
@@ -75,7 +75,7 @@ class Score(Asked, forbid_unknown_fields=True, omit_defaults=True, kw_only=True)
 
 
 class Event(Struct, forbid_unknown_fields=True):
-    """Someone used something. The time is told and kept; it changes no model."""
+    """A user used an item. The time is stored; it does not change the model."""
 
     user: Id
     item: Id
@@ -89,7 +89,7 @@ class Events(Struct, forbid_unknown_fields=True):
     events: Annotated[list[Event], Meta(min_length=1, max_length=EVENTS)]
 
 
-class Search(Struct, forbid_unknown_fields=True):
+class ItemSearch(Struct, forbid_unknown_fields=True):
     """The query of /v1/items."""
 
     query: Annotated[str, Meta(max_length=1_000)] = ""
@@ -99,7 +99,7 @@ class Search(Struct, forbid_unknown_fields=True):
 
 
 class Share(Struct):
-    """What an item of the history adds to a score; item null is the part that no history changes."""
+    """What an item of the history adds to a score; item null is the part that does not depend on the history."""
 
     item: Any
     share: float
@@ -133,7 +133,7 @@ class List(Struct, omit_defaults=True, kw_only=True):
     seen: list[Seen] | UnsetType = UNSET
 
 
-class Lists(Struct):
+class ListsResponse(Struct):
     """The answer of /v1/recommend and /v1/similar."""
 
     model: str
@@ -175,7 +175,7 @@ class Explained(Struct, omit_defaults=True, kw_only=True):
 
 
 class Updates(Struct):
-    """How far the model has followed the stored events."""
+    """Numbers of the last event stored, applied to the model, and saved in its file."""
 
     stored: int
     applied: int
@@ -184,7 +184,7 @@ class Updates(Struct):
 
 
 class Model(Struct):
-    """One line of /v1/models."""
+    """One model of /v1/models."""
 
     name: str
     kind: str
@@ -203,7 +203,7 @@ class Models(Struct):
 
 
 class Card(Struct):
-    """All about one model."""
+    """The details of one model."""
 
     name: str
     kind: str
@@ -241,8 +241,8 @@ class Page(Struct):
     items: list[Found]
 
 
-class Stored(Struct):
-    """What was stored: the number of the last of it, and how far the model is."""
+class StoredResponse(Struct):
+    """The number of the last stored event, how many were stored, and the last event in the model."""
 
     seq: int
     stored: int
@@ -262,14 +262,14 @@ class Reloads(Struct):
     models: list[Reloaded]
 
 
-class State(Struct):
+class ServerStatus(Struct):
     """The answer of /healthz and /readyz."""
 
     status: str
 
 
 class Wrong(Struct):
-    """What went wrong."""
+    """An error."""
 
     kind: str
     message: str
@@ -277,10 +277,10 @@ class Wrong(Struct):
 
 
 class Envelope(Struct):
-    """Every answer that is no success."""
+    """The body of every error response."""
 
     error: Wrong
 
 
 encode = msgspec.json.Encoder().encode
-decoders = {one: msgspec.json.Decoder(one) for one in (Recommend, Similar, Explain, Score, Events)}
+decoders = {kind: msgspec.json.Decoder(kind) for kind in (Recommend, Similar, Explain, Score, Events)}

@@ -1,4 +1,4 @@
-"""The one small interface to a database, for SQLite and for PostgreSQL; everything else is the same SQL."""
+"""A small interface to SQLite and PostgreSQL; the SQL statements are the same for both."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ Row = tuple[Any, ...]
 
 
 class Database(Protocol):
-    """A connection: used by one thread at a time. Statements have `?` where values go."""
+    """A connection, used by one thread at a time. Statements have `?` as the placeholder of values."""
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Run a statement, and give its rows."""
+        """Run a statement and return its rows."""
 
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row."""
 
     def transaction(self) -> Any:
-        """A block that is committed to the disk when it ends, or not at all."""
+        """A context manager: committed durably at its end, or rolled back."""
 
-    def alone(self) -> None:
-        """Make sure that no other process writes, or raise."""
+    def lock(self) -> None:
+        """Take the lock of the only writer; raise where another process has it."""
 
     def purge(self) -> None:
-        """Let what was deleted go from the files, as far as the database can."""
+        """Remove deleted rows from the files, as far as the database can."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
 
 
 def connect(url: str) -> Database:
-    """A connection by a path, or by a URL of PostgreSQL."""
+    """A connection to an SQLite file by its path, or to PostgreSQL by its URL."""
     if url.startswith(("postgresql://", "postgres://")):
         return Postgres(url)
     if "://" in url:
-        raise ParameterError("the events are kept in an SQLite file, or at postgresql://…; got a URL of another kind")
+        raise ParameterError("events are stored in an SQLite file or at postgresql://…; the URL has another scheme")
     return Sqlite(url)
 
 
@@ -52,7 +52,7 @@ def _storage() -> Iterator[None]:
 
 
 class Sqlite:
-    """WAL and a full sync at each commit: what was committed survives a crash of the process or the machine."""
+    """SQLite with WAL and a full sync at each commit: commits survive a crash of the process or the machine."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -67,7 +67,7 @@ class Sqlite:
         with _storage():
             return self._connection.execute(sql, values).fetchall()
 
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """See `Database`."""
         with _storage():
             self._connection.executemany(sql, rows)
@@ -84,14 +84,14 @@ class Sqlite:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def alone(self) -> None:
+    def lock(self) -> None:
         """See `Database`."""
         import fcntl
 
         try:
             self._lock = open(f"{self.path}.lock", "w")  # noqa: SIM115  (held as long as the connection)
         except OSError as error:
-            raise StorageError(f"{self.path}.lock cannot be made: {error.strerror}; check the folder") from error
+            raise StorageError(f"{self.path}.lock cannot be created: {error.strerror}; check the folder") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -101,7 +101,7 @@ class Sqlite:
             ) from error
 
     def purge(self) -> None:
-        """See `Database`: deleted bytes are overwritten (secure_delete), and the log of changes is emptied."""
+        """See `Database`: deleted bytes are overwritten (secure_delete), and the write-ahead log is truncated."""
         self.run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Sqlite:
 
 
 class Postgres:
-    """A connection that is made again when it was lost; what was not committed then is an error to its client."""
+    """PostgreSQL; a lost connection is opened again, and what was not committed is an error for its client."""
 
     LOCK = 0x6D6F6E6F  # "mono"
 
@@ -121,7 +121,7 @@ class Postgres:
             import psycopg
         except ImportError as error:
             raise MissingExtraError("events in PostgreSQL need psycopg: pip install 'monogram[postgres]'") from error
-        self._psycopg, self._url, self._alone = psycopg, url, False
+        self._psycopg, self._url, self._locked = psycopg, url, False
         self._connection: Any = None
         self._open()
 
@@ -130,8 +130,8 @@ class Postgres:
             with self._storage():
                 self._connection = self._psycopg.connect(self._url, autocommit=True)
             self._connection.execute("SET synchronous_commit = on")
-            if self._alone:
-                self.alone()
+            if self._locked:
+                self.lock()
         return self._connection
 
     @contextmanager
@@ -141,9 +141,9 @@ class Postgres:
         except self._psycopg.Error as error:
             if isinstance(error, self._psycopg.OperationalError) and self._connection is not None:
                 self._connection.close()
-            # The text of psycopg may hold the address and the user of the database.
+            # The message of psycopg may contain the address and the user of the database.
             raise StorageError(
-                f"the database of events failed ({type(error).__name__}); see that it runs, and lets this server in"
+                f"the database of events failed ({type(error).__name__}); check that it runs and accepts this server"
             ) from error
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -153,7 +153,7 @@ class Postgres:
             cursor = connection.execute(sql.replace("?", "%s"), values)
             return cursor.fetchall() if cursor.description is not None else []
 
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """See `Database`."""
         connection = self._open()
         with self._storage(), connection.cursor() as cursor:
@@ -166,14 +166,14 @@ class Postgres:
         with self._storage(), connection.transaction():
             yield
 
-    def alone(self) -> None:
+    def lock(self) -> None:
         """See `Database`."""
-        self._alone = True
+        self._locked = True
         if self.run("SELECT pg_try_advisory_lock(?)", (self.LOCK,)) != [(True,)]:
             raise StorageError("the database of events is in use by another server; stop that one first")
 
     def purge(self) -> None:
-        """See `Database`: deleted rows go when PostgreSQL vacuums, which it does by itself."""
+        """See `Database`: PostgreSQL removes deleted rows by its automatic vacuum."""
 
     def close(self) -> None:
         """See `Database`."""

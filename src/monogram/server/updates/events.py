@@ -1,11 +1,11 @@
-"""Events and wishes to be forgotten, stored durably, in one order.
+"""Durable, ordered storage of events and of requests to forget a user.
 
-Every row has a number. A row without an item is the wish to forget a user: the user's rows before it are deleted in the
-same transaction, and the wish stays, so that a model fitted later on an older log forgets the user too. The last row is
-never deleted (a wish comes after what it deletes), so a number is never given twice.
+Every row has a number. A row without an item is a request to forget a user: the earlier rows of the user are deleted in
+the same transaction, and the request stays, so that a model fitted later on an older log forgets the user too. The last
+row is never deleted (a request comes after the rows it deletes), so that no number is used twice.
 
-One thread writes. What several requests bring while it is busy is one transaction: one sync to the disk for all, and
-each is answered after it.
+One thread writes. Changes of several requests that arrive while it writes become one transaction, with one sync to the
+disk; each request is acknowledged after it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from monogram.server.database import Database, Row, connect
+from monogram.server.updates.database import Database, Row, connect
 
-TOGETHER = 100  # requests in one transaction, at most
-ALL = 2**62  # changes: no limit
+MAX_BATCHED = 100  # most requests in one transaction
+NO_LIMIT = 2**62  # of the number of changes to read
 TABLES = (
     "CREATE TABLE IF NOT EXISTS monogram_store (id TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS monogram_events (seq BIGINT PRIMARY KEY, user_id TEXT NOT NULL, item TEXT, "
@@ -31,8 +31,8 @@ TABLES = (
 
 
 @dataclass(frozen=True)
-class Change:
-    """An event, or, without an item, the wish to forget the user; the number is given when it is stored."""
+class LogChange:
+    """An event or, without an item, a request to forget the user; `seq` is its number, set when it is stored."""
 
     user: str
     item: str | None = None
@@ -42,12 +42,12 @@ class Change:
 
 
 class EventStore:
-    """The table of events. One connection writes, another reads: each for one thread."""
+    """The table of events. One connection writes and another reads, each from one thread."""
 
     def __init__(self, url: str) -> None:
         self._writes: Database = connect(url)
         try:
-            self._writes.alone()
+            self._writes.lock()
         except BaseException:
             self._writes.close()
             raise
@@ -62,8 +62,8 @@ class EventStore:
     def _last(self) -> int:
         return int(self._writes.run("SELECT COALESCE(MAX(seq), 0) FROM monogram_events")[0][0])
 
-    def write(self, requests: Sequence[Sequence[Change]]) -> list[int]:
-        """Store the changes of several requests in one transaction; the last number of each, once all are durable."""
+    def write(self, requests: Sequence[Sequence[LogChange]]) -> list[int]:
+        """Store the changes of several requests in one transaction; the last number of each request."""
         numbers, forgotten, now = [], False, time.time()
         with self._writes.transaction():
             last = self._last()
@@ -85,7 +85,7 @@ class EventStore:
 
     def _insert(self, rows: Sequence[Row]) -> None:
         if rows:
-            self._writes.many(
+            self._writes.run_many(
                 "INSERT INTO monogram_events (seq, user_id, item, weight, time, received) VALUES (?, ?, ?, ?, ?, ?)",
                 rows,
             )
@@ -93,62 +93,62 @@ class EventStore:
     def _delete(self, user: str, before: int) -> None:
         self._writes.run("DELETE FROM monogram_events WHERE user_id = ? AND seq < ?", (user, before))
 
-    def since(self, seq: int, most: int = 100_000) -> list[Change]:
-        """The changes after a number, in their order, up to so many."""
+    def since(self, seq: int, most: int = 100_000) -> list[LogChange]:
+        """The changes after a number, in order; at most `most` of them."""
         rows = self._reads.run(
             "SELECT user_id, item, weight, time, seq FROM monogram_events WHERE seq > ? ORDER BY seq LIMIT ?",
             (seq, most),
         )
-        return [Change(*row) for row in rows]
+        return [LogChange(*row) for row in rows]
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections."""
         self._reads.close()
         self._writes.close()
 
 
-Waiting = tuple[Sequence[Change], "Future[int]"]
+Submitted = tuple[Sequence[LogChange], "Future[int]"]
 
 
-class Writer:
-    """The thread that stores."""
+class EventWriter:
+    """The thread that stores changes."""
 
     def __init__(self, store: EventStore) -> None:
         self.store = store
-        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Submitted | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
 
-    def submit(self, changes: Sequence[Change]) -> Future[int]:
-        """Store changes; the future has their last number once they are durable."""
+    def submit(self, changes: Sequence[LogChange]) -> Future[int]:
+        """Store changes; the future has the number of the last one once they are durable."""
         future: Future[int] = Future()
         self._queue.put((changes, future))
         return future
 
     def stop(self) -> None:
-        """Store what was submitted, and end."""
+        """Store the submitted changes, and end the thread."""
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        going = True
-        while going:
+        running = True
+        while running:
             first = self._queue.get()
-            taken = [] if first is None else [first]
-            going = first is not None
-            while going and len(taken) < TOGETHER and not self._queue.empty():
+            batch = [] if first is None else [first]
+            running = first is not None
+            while running and len(batch) < MAX_BATCHED and not self._queue.empty():
                 more = self._queue.get()
-                going = more is not None
-                taken += [] if more is None else [more]
-            if taken:
-                self._store(taken)
+                running = more is not None
+                batch += [] if more is None else [more]
+            if batch:
+                self._store(batch)
 
-    def _store(self, taken: list[Waiting]) -> None:
+    def _store(self, batch: list[Submitted]) -> None:
         try:
-            numbers = self.store.write([changes for changes, _ in taken])
-        except Exception as error:  # each client is told
-            for _, future in taken:
+            numbers = self.store.write([changes for changes, _ in batch])
+        except Exception as error:  # every client gets the error
+            for _, future in batch:
                 future.set_exception(error)
             return
-        for (_, future), number in zip(taken, numbers, strict=True):
+        for (_, future), number in zip(batch, numbers, strict=True):
             future.set_result(number)

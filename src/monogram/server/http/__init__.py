@@ -1,0 +1,1 @@
+"""The HTTP layer: ASGI middleware, routes, schemas, the OpenAPI document."""

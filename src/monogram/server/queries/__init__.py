@@ -1,0 +1,1 @@
+"""Answers to queries: batching of concurrent requests, responses, the item catalogue."""

@@ -1,0 +1,1 @@
+"""Exact updates: admission of changes, durable storage of events, background refresh of the model."""
