@@ -52,7 +52,7 @@ ROOMS = {
     "data": {"data"},
     "engine": {"engine"},
     "weights": {"engine", "weights"},
-    "store": set(),
+    "store": {"store"},
     "ranking": {"data", "engine", "weights"},
     "cluster": {"engine", "cluster"},
     "models": {"data", "engine", "weights", "store", "ranking", "cluster", "models"},

@@ -197,15 +197,15 @@ def test_a_file_that_was_refused_is_not_written_over(folder):
 
 
 def test_a_file_that_comes_while_one_is_written_is_not_lost(folder, monkeypatch):
-    writes = files.store._write
+    save_file = files.store.writer.save_file
 
-    def late(target, *rest):
-        os.utime(target)  # as good as another file
-        writes(target, *rest)
+    def late(*arguments, **options):
+        os.utime(folder / "shop.mono")  # as good as another file
+        save_file(*arguments, **options)
 
     with following(folder, snapshot=1000) as state:
         before = (folder / "shop.mono").read_bytes()
-        monkeypatch.setattr(files.store, "_write", late)
+        monkeypatch.setattr(files.store.writer, "save_file", late)
         tell(state, Change("bob smith"))
         until(lambda: "still holds users who were forgotten" in (state.follower.error or ""))
         assert (folder / "shop.mono").read_bytes() == before
