@@ -19,10 +19,10 @@ import pytest
 
 import monogram as mg
 from monogram import cli
-from monogram.cli.common import spelled
+from monogram.cli.flags import flag_of
 from monogram.data import files, gather, spill
 from monogram.data.gather import Gatherer
-from monogram.errors import DataError, MemoryBudgetError, ParameterError, StorageError, UnknownIdError
+from monogram.errors import DataError, MemoryBudgetError, ParameterError, StorageError, UnknownIdError, render
 
 PAGE = Path(__file__).parents[1] / "docs" / "bad-input.md"
 FIRST = re.findall(r"^\| ([^|]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -79,7 +79,7 @@ def refused(monogram, write):
             mg.read(path, quiet=True)
         code, out, err = monogram("fit", path, "-o", path.parent / "model.mono")
         assert (code, out) == (DataError.exit_code, "")
-        assert spelled(str(caught.value)) in err
+        assert render(caught.value, flag_of) in err
         assert not (path.parent / "model.mono").exists()
 
     return refuse

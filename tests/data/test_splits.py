@@ -160,6 +160,7 @@ def test_public_lists(tmp_path):
 def test_a_split_unpacks_as_train_and_test():
     split = splits.holdout(log())
     train, test = split
+    assert (split[0], split[1], split[-1], len(split)) == (train, test, test, 2)
     assert train is split.train
     assert test is split
     assert "holdout" in repr(split)

@@ -17,7 +17,8 @@ from typer.core import TyperGroup
 
 from monogram._version import __version__
 from monogram.cli.common import talk
-from monogram.errors import MonogramError, StorageError, one_of
+from monogram.cli.flags import flag_of
+from monogram.errors import MonogramError, StorageError, one_of, render
 
 # Each command is a module here with a `command`; it is imported when it is called, so that the help is quick.
 COMMANDS = {
@@ -125,7 +126,7 @@ def main() -> None:
     except MonogramError as error:
         if os.environ.get("MONOGRAM_DEBUG"):
             raise
-        talk(f"monogram: {error}")
+        talk(f"monogram: {render(error, flag_of)}")
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO):

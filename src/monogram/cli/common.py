@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.errors import DataError, MonogramWarning, ParameterError, StorageError
+from monogram.cli.flags import flag_of
+from monogram.errors import MonogramWarning, ParameterError, StorageError, render
 
 
 def names_of_models(incomplete: str) -> list[str]:
@@ -48,31 +48,11 @@ ClusterAddress = Annotated[
 Memory = Annotated[str | None, typer.Option("--memory", help="What a fit may take, such as '8 GB'.")]
 
 
-# How reading names a column in Python, before its value or alone; a folder such as user=5/ is none.
-KEYWORD = re.compile(r"""(?<![\w/\\-])(user|item|weight|time)=(?=(["'\w])?)""")
-
-
-def spelled(text: str) -> str:
-    """A message of the library in the words of the commands."""
-    text = text.replace('on_error="skip"', "--skip-bad-rows")
-    return KEYWORD.sub(lambda found: f"--{found[1]}-column" + ("" if found[2] is None else " "), text)
-
-
-@contextmanager
-def in_flags() -> Iterator[None]:
-    """Inside, what is wrong with a log is said in the words of the commands."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(spelled(str(error))) from error
-
-
 def read_log(path: str, columns: dict[str, Any]) -> Any:
     """The log at a path; what reading did is told on stderr."""
     from monogram.data.readers import read
 
-    with in_flags():
-        log = read(path, **columns, tell=lambda text: talk(spelled(text)))
+    log = read(path, **columns, tell=lambda text: talk(render(text, flag_of)))
     talk(f"{log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
     for note in log.notes:
         if "guessed" not in note:  # that was shown while reading
@@ -85,7 +65,7 @@ def telling() -> Iterator[None]:
     """Inside, what the library warns of is told in a line."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", MonogramWarning)
-        warnings.showwarning = lambda message, *_: talk(f"warning: {spelled(str(message))}")
+        warnings.showwarning = lambda message, *_: talk(f"warning: {render(message, flag_of)}")
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Memory, Threads, answer, in_flags, names_of_models, not_over, read_log, talk
+from monogram.cli.common import Json, Memory, Threads, answer, names_of_models, not_over, read_log, talk
 from monogram.cli.flags import column_flags, fitting, make, model_flags
 from monogram.cli.protocols import At, Part, Protocol, ProtocolName, Share, Users, given_flags
 from monogram.cli.tables import Format, by_ending, write
@@ -156,7 +156,7 @@ def _ending(path: str, log: str) -> Format:
 
 def cut(way: Protocol, source: Any) -> Any:
     """The split; what is wrong with it is told."""
-    with in_flags(), warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", MonogramWarning)
         split = way.cut(source)
     talk(repr(split))

@@ -9,13 +9,26 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.errors import ParameterError
+from monogram.errors import Option, ParameterError
 
 Command = Callable[..., Any]
 
 
 def _column(flag: str, text: str) -> Any:
     return Annotated[str | None, typer.Option(flag, help=text)]
+
+
+# Options of the library whose flag has another name, and those that are switches, without a value.
+OTHER_NAMES = {name: f"--{name}-column" for name in ("user", "item", "weight", "time")} | {
+    "on_error": "--skip-bad-rows"
+}
+SWITCHES = {"on_error", "new_items"}
+
+
+def flag_of(option: Option) -> str:
+    """An option that a message of the library mentions, as it is written on the command line."""
+    flag = OTHER_NAMES.get(option.name, "--" + option.name.replace("_", "-"))
+    return f"{flag} {option.value}" if option.value and option.name not in SWITCHES else flag
 
 
 READING: dict[str, Any] = {

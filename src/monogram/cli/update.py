@@ -12,7 +12,7 @@ from monogram.cli.common import Json, Memory, Threads, answer, few, not_over, re
 from monogram.cli.flags import column_flags
 from monogram.cli.history import parse_history
 from monogram.cli.recommend import read_ids
-from monogram.errors import ParameterError, UnknownIdError
+from monogram.errors import ParameterError
 
 
 @column_flags
@@ -72,18 +72,10 @@ def command(
         made.forget_users(names, **how)
         talk(f"forgot {len(set(names)):,} users")
     if log is not None:
-        _add(made, log, new_items, how)
+        made.add_users(log, new_items=new_items, **how)
     made.save(output)
     talk(str(made.report_))
     talk(f"wrote {output}")
     if as_json:
         sizes = {"users": made.log_.n_users, "items": made.log_.n_items, "events": made.log_.n_events}
         answer({"model": made.name, "output": str(output)} | sizes | dataclasses.asdict(made.report_))
-
-
-def _add(model: Any, log: Any, new_items: bool, how: dict[str, Any]) -> None:
-    """What the library says about new items, in the words of the command."""
-    try:
-        model.add_users(log, new_items=new_items, **how)
-    except UnknownIdError as error:
-        raise UnknownIdError(f"{str(error).rpartition(';')[0]}; add them with --new-items") from error

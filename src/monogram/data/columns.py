@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from monogram.errors import DataError
+from monogram.errors import DataError, Message, Option
 
 # From the plainest names to those that only sometimes mean it; within a row, "…id" goes first.
 _USERS = (
@@ -40,14 +40,15 @@ class Columns:
         return list(dict.fromkeys(name for name in every if name is not None))
 
     @property
-    def note(self) -> str | None:
-        """One line on what was guessed, if anything was."""
+    def note(self) -> Message | None:
+        """One line on the columns that were guessed, if any were."""
         if not self.guessed:
             return None
         chosen = {"user": self.user, "item": self.item}
-        said = ", ".join(f'{role} column "{chosen[role]}"' for role in self.guessed)
-        each = "it" if len(self.guessed) == 1 else "them"
-        return f"{said} (guessed; name {each} with {' and '.join(f'{role}=' for role in self.guessed)})"
+        columns = ", ".join(f'{role} column "{chosen[role]}"' for role in self.guessed)
+        pronoun = "it" if len(self.guessed) == 1 else "them"
+        options = [part for role in self.guessed for part in (" and ", Option(role))][1:]
+        return Message(f"{columns} (guessed; name {pronoun} with ", *options, ")")
 
 
 def choose(
@@ -63,11 +64,11 @@ def choose(
     guessed = tuple(role for role, name in (("user", user), ("item", item)) if name is None)
     user = _guess(free, found, label, "user", _USERS) if user is None else user
     item = _guess(free, found, label, "item", _ITEMS) if item is None else item
-    if len({user, item, weight, time} - {None}) < sum(x is not None for x in (user, item, weight, time)):
-        raise DataError(
-            f"{label}: every role needs its own column, got user={user!r}, item={item!r}, "
-            f"weight={weight!r}, time={time!r}."
-        )
+    roles = {"user": user, "item": item, "weight": weight, "time": time}
+    named = {role: name for role, name in roles.items() if name is not None}
+    if len(set(named.values())) < len(named):
+        options = [part for role, name in named.items() for part in (", ", Option(role, f'"{name}"'))][1:]
+        raise DataError(Message(f"{label}: every role needs its own column, got ", *options, "."))
     return Columns(user, item, weight, time, guessed)
 
 
@@ -83,11 +84,11 @@ def _check_header(found: Sequence[str], label: str) -> None:
         raise DataError(f"{label}: column {listed(twice)} occurs more than once; give each column its own name.")
 
 
-def _no_such(found: Sequence[str], label: str, role: str, name: str) -> str:
+def _no_such(found: Sequence[str], label: str, role: str, name: str) -> Message:
     near = difflib.get_close_matches(str(name), [str(n) for n in found], n=1, cutoff=0.6)
     near = near or [str(n) for n in found if _bare(n) == _bare(name)]
-    hint = f' Did you mean {role}="{near[0]}"?' if near else ""
-    return f"{label}: there is no column {name!r} for {role}; the columns are {listed(found)}.{hint}"
+    hint = (" Did you mean ", Option(role, f'"{near[0]}"'), "?") if near else ()
+    return Message(f"{label}: there is no column {name!r} for {role}; the columns are {listed(found)}.", *hint)
 
 
 def _bare(name: object) -> str:
@@ -114,5 +115,9 @@ def _guess(free: Sequence[str], found: Sequence[str], label: str, role: str, tie
     example = (best or list(found) or ["name"])[0]
     header = "" if best else " A file needs a header line with the column names."
     raise DataError(
-        f'{label}: {why}. The columns are {listed(found)}; name the one to use, as in {role}="{example}".{header}'
+        Message(
+            f"{label}: {why}. The columns are {listed(found)}; name the one to use, as in ",
+            Option(role, f'"{example}"'),
+            f".{header}",
+        )
     )

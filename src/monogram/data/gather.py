@@ -20,9 +20,9 @@ from monogram.data.merge import Merged, Rows, keys_of, merged
 from monogram.data.source import Batch, Column, Lost, shown, value_at
 from monogram.data.spill import Spill, Watch
 from monogram.data.vocabulary import Vocabulary
-from monogram.errors import DataError
+from monogram.errors import DataError, Message, Option
 
-ADVICE = 'Correct the row, or read with on_error="skip" to leave such rows out.'
+ADVICE = Message("Correct the row, or read with ", Option("on_error", '"skip"'), " to leave such rows out.")
 WHOLE = 2**28  # bytes of rows that may be held in memory; of a larger log
 BLOCK = 2**25  # so many are, before they are put aside
 
@@ -44,7 +44,9 @@ class Tally:
         """Account for rows that never became columns."""
         for row in lost:
             if not self.skip:
-                raise DataError(f"{self.label}, row {row.row:,}: {row.reason}, got {shown(row.text)}. {ADVICE}")
+                raise DataError(
+                    Message(f"{self.label}, row {row.row:,}: {row.reason}, got {shown(row.text)}. ", ADVICE)
+                )
             self.rows += 1
             self.reasons[row.reason] += 1
 
@@ -74,7 +76,7 @@ class Tally:
         row = int(fault.rows[0])
         value = shown(value_at(columns[name], row))
         where = f'{label}, row {start + row + 1:,}, column "{name}"'
-        raise DataError(f"{where}: {fault.reason}, got {value}. {ADVICE}")
+        raise DataError(Message(f"{where}: {fault.reason}, got {value}. ", ADVICE))
 
     def drop_zeros(
         self, weights: npt.NDArray[np.float32] | None, keep: npt.NDArray[np.bool_] | None

@@ -19,7 +19,7 @@ from monogram.data.gather import Gatherer, Tally
 from monogram.data.interactions import Interactions, Merge, check_merge
 from monogram.data.progress import watched
 from monogram.data.source import Source
-from monogram.errors import DataError, ParameterError
+from monogram.errors import DataError, Message, ParameterError
 
 
 def read(
@@ -115,7 +115,7 @@ def _read(
     names = _columns(opened, path is None and opened.label.endswith("pairs"), user, item, weight, time)
     note = names.note
     if note is not None and not quiet:
-        tell(f"{opened.label}: {note}")
+        tell(Message(f"{opened.label}: ", note))
     default: Merge = "binary" if names.weight is None else "sum"
     notes = [*opened.notes, *([note] if note is not None else [])]
     with Gatherer(names, Tally(opened.label, on_error == "skip"), merge or default, opened.rows) as gatherer:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from monogram.data.interactions import Interactions
 from monogram.data.options import check_part, check_seed, check_share, check_users, moment
 from monogram.data.parts import Mask, events, part_of, rows_of
 from monogram.data.readers import as_interactions, read
-from monogram.errors import DataError, MonogramWarning, ParameterError
+from monogram.errors import DataError, Message, MonogramWarning, Option, ParameterError
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,16 @@ class Audit:
         )
 
 
+if TYPE_CHECKING:
+    # Only a tuple can be unpacked into parts of different types by type checkers.
+    _Pair: TypeAlias = tuple[Interactions, "Split"]
+else:
+    _Pair = object
+
+
 @dataclass(frozen=True)
-class Split:
-    """A log cut in two.
+class Split(_Pair):
+    """A log cut in two; unpacks to the pair (`train`, the split itself), the second for `evaluate`.
 
     Attributes
     ----------
@@ -80,9 +87,17 @@ class Split:
     cold_users: int = 0
     untested: int = 0
 
-    def __iter__(self) -> Iterator[Any]:
-        yield self.train
-        yield self
+    if not TYPE_CHECKING:  # what type checkers know from the tuple
+
+        def __iter__(self) -> Iterator[Interactions | Split]:
+            yield self.train
+            yield self
+
+        def __getitem__(self, index: int) -> Interactions | Split:
+            return (self.train, self)[index]
+
+        def __len__(self) -> int:
+            return 2
 
     def audit(self) -> Audit:
         """Count what leaks from the test into train, or cannot be answered."""
@@ -276,5 +291,7 @@ def _position(matrix: Any, seed: int) -> NDArray[np.int64]:
 
 def _times(data: Interactions) -> NDArray[Any]:
     if data.times is None:
-        raise DataError("this log has no times; to split by time, name their column when it is read, with time=")
+        raise DataError(
+            Message("this log has no times; to split by time, name their column when it is read, with ", Option("time"))
+        )
     return data.times
