@@ -126,7 +126,7 @@ def test_one_item(name):
     model = MODELS[name]().fit([("ann", "tea"), ("bob", "tea")])
     assert len(model.recommend()) == 0
     assert [row["item"] for row in model.recommend(histories=[[]]).rows()] == ["tea"]
-    with pytest.raises(DataError, match="leaves nothing to test"):
+    with pytest.raises(DataError, match="leaves no event to test"):
         mg.splits.holdout([("ann", "tea"), ("bob", "tea")])
 
 
@@ -176,7 +176,7 @@ def test_weights_of_0():
     log = mg.read([("ann", "tea", 1), ("bob", "jam", 0), ("ann", "jam", 0)])
     assert (list(log.users), list(log.items)) == (["ann"], ["tea"])
     assert "2 rows with weight 0 left out" in log.notes
-    with pytest.raises(DataError, match="nothing is left of 1 rows: 1 of weight 0"):
+    with pytest.raises(DataError, match="none of the 1 rows can be used: 1 of weight 0"):
         mg.read([("ann", "tea", 0)])
 
 
@@ -410,16 +410,16 @@ def test_disk_full(monogram, model_file, write, tmp_path, monkeypatch):
     assert sorted(one.name for one in tmp_path.iterdir()) == ["log.csv", "shop.mono"]
 
 
-def test_no_room_for_a_log_larger_than_memory(write, tmp_path, monkeypatch):
+def test_disk_full_for_a_log_larger_than_memory(write, tmp_path, monkeypatch):
     monkeypatch.setattr(gather, "WHOLE", 100)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(spill.Scratch, "_put", full)
+    monkeypatch.setattr(spill.SpillFile, "_put", full)
     log = write(GOOD)
-    with pytest.raises(StorageError, match=r"put aside in .*: No space left on device \(.* are needed, .*TMPDIR"):
+    with pytest.raises(StorageError, match=r"written to .*: No space left on device \(.* are needed, .*TMPDIR"):
         mg.read(log, quiet=True)
     assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
 

@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
     return target
 
 
-def assert_same(stored: store.Stored, tensors: dict[str, np.ndarray]) -> None:
+def assert_same(stored: store.StoredFile, tensors: dict[str, np.ndarray]) -> None:
     assert stored.tensors.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert stored.tensors[name].dtype == tensor.dtype
@@ -55,7 +55,7 @@ def assert_same(stored: store.Stored, tensors: dict[str, np.ndarray]) -> None:
         assert stored.tensors[name].tobytes() == tensor.tobytes()
 
 
-def outcome(path: Path) -> store.Stored | None:
+def outcome(path: Path) -> store.StoredFile | None:
     """Load, or None where the file is refused; any other exception fails the test."""
     try:
         return store.load(path)

@@ -40,7 +40,7 @@ def test_every_protocol(program, log, protocol):
     assert {row["model"] for row in told["results"]} == {"ease", "deql", "popularity"}
     assert told["protocol"]["name"] == protocol
     assert told["audit"]["events"] > 0
-    assert "held back" in done.err
+    assert "held out" in done.err
     assert ("not an estimate of production" in done.err) is (protocol == "leave_last")
 
 

@@ -58,7 +58,7 @@ def test_an_empty_history_is_answered_and_told(program, shop):
     done = program("recommend", shop, "--history", "", "--json", "-k", 2)
     assert done.code == 0
     assert len(json.loads(done.out)) == 2
-    assert "histories without a known item, so their scores say nothing: ''" in done.err
+    assert "histories without a known item, whose scores are not personal: ''" in done.err
 
 
 def test_unknown_ids_are_told(program, shop):
@@ -228,7 +228,7 @@ def test_a_full_disk_leaves_what_was_there(program, shop, tmp_path, monkeypatch,
     def full(_):
         raise OSError(failure, os.strerror(failure))
 
-    monkeypatch.setattr("monogram.cli.common.os.fsync", full)
+    monkeypatch.setattr("monogram.safe.os.fsync", full)
     done = program("recommend", shop, "-o", target)
     assert done.code == 10
     assert os.strerror(failure) in done.err

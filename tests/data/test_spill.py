@@ -48,8 +48,8 @@ def tiny(monkeypatch, tmp_path):
     def limit(whole: int = 40, block: int = 40, shard: int = 64, batch: int = 3) -> Path:
         monkeypatch.setattr(gather, "WHOLE", whole)
         monkeypatch.setattr(gather, "BLOCK", block)
-        monkeypatch.setattr(spill, "_SHARD", shard)
-        monkeypatch.setattr(spill, "_HELD", shard)
+        monkeypatch.setattr(spill, "_SHARD_BYTES", shard)
+        monkeypatch.setattr(spill, "_MERGE_ROWS", shard)
         monkeypatch.setattr("monogram.data.parquet.BATCH_ROWS", batch)
         return scratch
 
@@ -84,7 +84,7 @@ def test_put_aside_or_held_it_is_the_same_log(tmp_path_factory, monkeypatch, fou
     held = read(path, **options, merge=merge, quiet=True)
     with monkeypatch.context() as patch:
         for module, name, size in zip(
-            (gather, gather, spill, spill), ("WHOLE", "BLOCK", "_SHARD", "_HELD"), sizes, strict=True
+            (gather, gather, spill, spill), ("WHOLE", "BLOCK", "_SHARD_BYTES", "_MERGE_ROWS"), sizes, strict=True
         ):
             patch.setattr(module, name, size)
         patch.setattr("monogram.data.parquet.BATCH_ROWS", 3)
@@ -189,14 +189,14 @@ def log(tmp_path, write):
     return tmp_path / "log"
 
 
-def test_no_room_on_the_disk(log, tiny, monkeypatch):
+def test_disk_full_on_the_disk(log, tiny, monkeypatch):
     scratch = tiny()
 
     def full(self, left):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(spill.Scratch, "_put", full)
-    words = rf"put aside in {scratch}: No space left on device \(up to 0\.\d MB are needed, .* are free\).*TMPDIR"
+    monkeypatch.setattr(spill.SpillFile, "_put", full)
+    words = rf"written to {scratch}: No space left on device \(up to 0\.\d MB are needed, .* are free\).*TMPDIR"
     with pytest.raises(StorageError, match=words):
         read(log, quiet=True)
     assert list(scratch.iterdir()) == []
@@ -205,20 +205,20 @@ def test_no_room_on_the_disk(log, tiny, monkeypatch):
 def test_no_folder_to_put_rows_aside(log, tiny, monkeypatch):
     scratch = tiny()
     monkeypatch.setenv("TMPDIR", str(scratch / "none"))
-    with pytest.raises(StorageError, match=r"cannot be put aside in .*none: No such file or directory.*TMPDIR"):
+    with pytest.raises(StorageError, match=r"cannot be written to .*none: No such file or directory.*TMPDIR"):
         read(log, quiet=True)
 
 
 def test_rows_that_cannot_be_read_back(log, tiny, monkeypatch):
     scratch = tiny()
-    read_ = spill.Scratch.read
+    read_ = spill.SpillFile.read
 
     def cut(self, segment):
         self._file.truncate(segment.start + 1)
         return read_(self, segment)
 
-    monkeypatch.setattr(spill.Scratch, "read", cut)
-    with pytest.raises(StorageError, match=rf"put aside in {scratch} cannot be read back: .*cut short.*TMPDIR"):
+    monkeypatch.setattr(spill.SpillFile, "read", cut)
+    with pytest.raises(StorageError, match=rf"temporary file in {scratch} cannot be read: .*truncated.*TMPDIR"):
         read(log, quiet=True)
 
 
@@ -235,7 +235,7 @@ def test_a_real_full_disk(log, tiny, monkeypatch):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, SystemExit])
 def test_an_interrupted_read_leaves_nothing(log, tiny, monkeypatch, stage, error):
     scratch, files = tiny(), []
-    begin = spill.Scratch.__init__
+    begin = spill.SpillFile.__init__
 
     def remember(self, need):
         begin(self, need)
@@ -244,7 +244,7 @@ def test_an_interrupted_read_leaves_nothing(log, tiny, monkeypatch, stage, error
     def stop(*_):
         raise error
 
-    monkeypatch.setattr(spill.Scratch, "__init__", remember)
+    monkeypatch.setattr(spill.SpillFile, "__init__", remember)
     monkeypatch.setattr(spill.Spill, stage, stop)
     with pytest.raises(error):
         read(log, quiet=True)
@@ -264,7 +264,7 @@ def test_a_killed_process_leaves_nothing(log, tmp_path, number):
         add = spill.Spill.add
         def adding(self, rows):
             add(self, rows)
-            print(self._scratch.end, flush=True)
+            print(self._file_of_rows.end, flush=True)
             time.sleep(60)
         spill.Spill.add = adding
         read(sys.argv[1], quiet=True)
@@ -280,7 +280,7 @@ def test_a_killed_process_leaves_nothing(log, tmp_path, number):
 
 def test_progress_of_both_stages(log, tiny, monkeypatch, capsys):
     tiny()
-    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "DELAY", -1.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     read(log, "user", "item")
@@ -297,7 +297,7 @@ PEAK = """
     from monogram.data.readers import read
     from monogram.engine.runtime.memory import Peak
     read(sys.argv[2], "user", "item", "w", "t")
-    gather.WHOLE, gather.BLOCK, spill._SHARD = int(sys.argv[3]), 2**22, 2**22
+    gather.WHOLE, gather.BLOCK, spill._SHARD_BYTES = int(sys.argv[3]), 2**22, 2**22
     with Peak() as peak:
         log = read(sys.argv[1], "user", "item", "w", "t")
     print(log.n_events, log.nbytes, peak.bytes)

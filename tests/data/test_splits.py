@@ -181,9 +181,9 @@ def test_the_seed_decides():
         (lambda: splits.strong(log(), users=0), ParameterError, "users = 0"),
         (lambda: splits.ratio811(log(), part="train"), ParameterError, "part = 'train'"),
         (lambda: splits.temporal(log(times=False)), DataError, "no times"),
-        (lambda: splits.temporal(log(), at=10**9), DataError, "nothing to test"),
-        (lambda: splits.temporal(log(), at=-1), DataError, "nothing to learn"),
-        (lambda: splits.holdout([("ann", "x"), ("bob", "y")]), DataError, "nothing to test"),
+        (lambda: splits.temporal(log(), at=10**9), DataError, "no event to test"),
+        (lambda: splits.temporal(log(), at=-1), DataError, "no event to learn"),
+        (lambda: splits.holdout([("ann", "x"), ("bob", "y")]), DataError, "no event to test"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(cut, kind, text):

@@ -1,4 +1,4 @@
-"""Ids that may have been meant: the same but for capitals, accents and spaces."""
+"""Suggestions for unknown ids: known ids that differ only in case, accents or spaces."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def bare(one: Any) -> str:
-    """An id without what is easily mistyped."""
-    parts = unicodedata.normalize("NFKD", str(one).casefold())
-    return " ".join("".join(part for part in parts if not unicodedata.combining(part)).split())
+def normalized(id_: Any) -> str:
+    """An id in lower case, without accents and repeated spaces."""
+    characters = unicodedata.normalize("NFKD", str(id_).casefold())
+    return " ".join("".join(character for character in characters if not unicodedata.combining(character)).split())
 
 
-def alike(ids: Iterable[Any], known: Iterable[Any]) -> list[Any]:
-    """Known ids that only differ from the given ones in what is easily mistyped."""
-    wanted = {bare(one) for one in ids}
-    return [one for one in known if bare(one) in wanted]
+def similar_ids(unknown: Iterable[Any], known: Iterable[Any]) -> list[Any]:
+    """Known ids that differ from unknown ones only in case, accents or spaces."""
+    wanted = {normalized(id_) for id_ in unknown}
+    return [id_ for id_ in known if normalized(id_) in wanted]
 
 
-def hint(ids: Iterable[Any], known: Iterable[Any]) -> str:
-    """A question to end a message about unknown ids with, where there are such."""
-    from monogram.cli.common import few
+def suggestion(unknown: Iterable[Any], known: Iterable[Any]) -> str:
+    """The end of a message about unknown ids: the known ids that may have been meant, if any."""
+    from monogram.cli.output import quoted_ids
 
-    meant = alike(ids, known)
-    return f". Did you mean {few(meant)}?" if meant else ""
+    similar = similar_ids(unknown, known)
+    return f". Did you mean {quoted_ids(similar)}?" if similar else ""

@@ -18,7 +18,7 @@ from monogram.store.format import Array, digests_of
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredFile:
     """The contents of a model file.
 
     Attributes
@@ -33,7 +33,7 @@ class Stored:
     tensors: dict[str, Array]
 
 
-def load(path: str | os.PathLike[str], *, verify: bool = True) -> Stored:
+def load(path: str | os.PathLike[str], *, verify: bool = True) -> StoredFile:
     """Open a model file; its tensors are mapped, not read.
 
     Parameters
@@ -46,7 +46,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Stored:
 
     Returns
     -------
-    Stored
+    StoredFile
         The header and the tensors.
 
     Raises
@@ -60,7 +60,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Stored:
         tensors = {name: _view(mapping, entry) for name, entry in contents.entries.items()}
         if verify:
             _verify(tensors, contents.entries)
-    return Stored(contents.header, tensors)
+    return StoredFile(contents.header, tensors)
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
