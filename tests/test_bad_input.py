@@ -115,7 +115,7 @@ def test_one_user(name):
     model = MODELS[name]().fit([("ann", "tea"), ("ann", "jam")])
     assert len(model.recommend(["ann"])) == 0
     assert len(model.recommend(histories=[["tea"]])) == 1
-    with pytest.raises(ParameterError, match="expected some, not all"):
+    with pytest.raises(ParameterError, match="expected at least one and not all"):
         mg.splits.strong([("ann", "tea"), ("ann", "jam")])
 
 
@@ -338,7 +338,7 @@ def test_users_to_add_and_to_forget_at_once(monogram, model_file, write):
     log = write("user,item\nann,oat\n")
     code, out, err = monogram("update", model_file, "--add", log, "--forget", "ann", "-o", model_file)
     assert (code, out) == (ParameterError.exit_code, "")
-    assert "'ann' would be forgotten and added at once" in err
+    assert "'ann' would be forgotten and added in one command" in err
     assert model_file.read_bytes() == former
 
 
@@ -410,7 +410,7 @@ def test_disk_full(monogram, model_file, write, tmp_path, monkeypatch):
     assert sorted(one.name for one in tmp_path.iterdir()) == ["log.csv", "shop.mono"]
 
 
-def test_disk_full_for_a_log_larger_than_memory(write, tmp_path, monkeypatch):
+def test_no_disk_space_for_a_log_larger_than_memory(write, tmp_path, monkeypatch):
     monkeypatch.setattr(gather, "WHOLE", 100)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 

@@ -32,7 +32,7 @@ def run(*arguments, **options):
 def test_the_demo_goes_the_whole_way():
     done = run("demo")
     assert done.returncode == 0, done.stderr
-    for word in ("events of", "chosen", "EASE(", "DEQL(", "Popularity(", "is offered", "because of"):
+    for word in ("events of", "chosen", "EASE(", "DEQL(", "Popularity(", "Recommendations", "because of"):
         assert word in done.stdout
     assert done.stderr == ""
 

@@ -130,7 +130,7 @@ def test_a_file_that_is_there_stays(program, offer, tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "md5", "word"),
-    [("/tiny.zip", "0" * 32, "checksum"), ("/gone.zip", None, "404"), ("/short.zip", "0" * 32, "Nothing was kept")],
+    [("/tiny.zip", "0" * 32, "checksum"), ("/gone.zip", None, "404"), ("/short.zip", "0" * 32, "Nothing was written")],
 )
 def test_what_comes_wrong_is_not_kept(program, offer, tmp_path, path, md5, word):
     offer(path, md5)

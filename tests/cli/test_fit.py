@@ -90,7 +90,7 @@ def test_with_its_gram(program, log, tmp_path):
     [
         (("--model", "lrr", "--keep-gram"), "is for the full-rank models"),
         (("--model", "ease", "--keep-gram", "--solver", "dual"), "which solver='dual' avoids"),
-        (("--model", "lrr", "--l2", "1,x"), "expected a number, or numbers with commas"),
+        (("--model", "lrr", "--l2", "1,x"), "expected a number, or numbers separated by commas"),
         (("--model", "ease", "--l2", "1,2"), "l2 = (1.0, 2.0); expected a number"),
         (("--model", "rg2", "--solver", "guess"), "expected one of auto, primal, dual, closed_form, als, newton_cg"),
         (

@@ -189,7 +189,7 @@ def log(tmp_path, write):
     return tmp_path / "log"
 
 
-def test_disk_full_on_the_disk(log, tiny, monkeypatch):
+def test_no_space_on_the_disk(log, tiny, monkeypatch):
     scratch = tiny()
 
     def full(self, left):
