@@ -29,7 +29,7 @@ def run(*arguments, **options):
     return subprocess.run([sys.executable, "-m", "monogram", *arguments], capture_output=True, text=True, **options)
 
 
-def test_the_demo_goes_the_whole_way():
+def test_the_demo_runs_to_the_end():
     done = run("demo")
     assert done.returncode == 0, done.stderr
     for word in ("events of", "chosen", "EASE(", "DEQL(", "Popularity(", "Recommendations", "because of"):

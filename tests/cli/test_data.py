@@ -140,7 +140,7 @@ def test_what_comes_wrong_is_not_kept(program, offer, tmp_path, path, md5, word)
     assert os.listdir(tmp_path) == []
 
 
-def test_nobody_answers(program, offer, tmp_path):
+def test_no_server_answers(program, offer, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: refused
         offer(at=f"http://127.0.0.1:{taken.getsockname()[1]}")

@@ -36,10 +36,10 @@ def run(*arguments):
 def test_every_protocol(program, log, protocol):
     done = program("evaluate", log, "--model", "ease,deql", "--protocol", protocol, "--time-column", "when", "--json")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert {row["model"] for row in told["results"]} == {"ease", "deql", "popularity"}
-    assert told["protocol"]["name"] == protocol
-    assert told["audit"]["events"] > 0
+    printed = json.loads(done.out)
+    assert {row["model"] for row in printed["results"]} == {"ease", "deql", "popularity"}
+    assert printed["protocol"]["name"] == protocol
+    assert printed["audit"]["events"] > 0
     assert "held out" in done.err
     assert ("not an estimate of production" in done.err) is (protocol == "leave_last")
 
@@ -74,9 +74,9 @@ def test_public_lists(tmp_path):
     )  # fmt: skip
     done = run(tmp_path / "x.npz", "--protocol", "lightgcn", "--model", "ease", "--metrics", "recall@2", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["results"][0]["users"] == 3
-    assert told["protocol"] == {"name": "lightgcn", "arguments": {}}
+    printed = json.loads(done.stdout)
+    assert printed["results"][0]["users"] == 3
+    assert printed["protocol"] == {"name": "lightgcn", "arguments": {}}
 
 
 @pytest.mark.parametrize(
@@ -159,16 +159,16 @@ def table_of_json(path):
         (["--metrics", "recall@99999999999999999999"], 2, "recall@20"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(program, log, arguments, code, text):
+def test_an_error_is_one_line(program, log, arguments, code, text):
     done = program("evaluate", log, *arguments)
     assert done.code == code, done.err
     assert text in done.err
 
 
 def test_the_shift_of_a_split(program, log):
-    told = json.loads(program("evaluate", log, "--model", "ease", "--shift", "--json").out)
+    printed = json.loads(program("evaluate", log, "--model", "ease", "--shift", "--json").out)
     split = mg.splits.holdout(mg.read(log, quiet=True), seed=1)
-    assert told["shift"] == mg.shift(split).document()
+    assert printed["shift"] == mg.shift(split).document()
     done = program("evaluate", log, "--model", "ease", "--shift")
     assert done.code == 0, done.err
     table, shift = done.out.split("\n\n")

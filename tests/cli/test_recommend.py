@@ -54,14 +54,14 @@ def test_histories(program, shop, fitted):
     assert [row | {"user": int(row["user"])} for row in rows_of(done.out)] == expected
 
 
-def test_an_empty_history_is_answered_and_told(program, shop):
+def test_an_empty_history_is_ranked_and_reported(program, shop):
     done = program("recommend", shop, "--history", "", "--json", "-k", 2)
     assert done.code == 0
     assert len(json.loads(done.out)) == 2
     assert "histories without a known item, whose scores are not personal: ''" in done.err
 
 
-def test_unknown_ids_are_told(program, shop):
+def test_unknown_ids_are_reported(program, shop):
     done = program("recommend", shop, "--user", "ann", "--user", "nobody", "--json")
     assert done.code == 0
     assert {row["user"] for row in json.loads(done.out)} == {"ann"}

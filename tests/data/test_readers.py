@@ -325,15 +325,15 @@ def test_delimiter_is_noted(tmp_path):
     assert read(path, user="user;x", item="item").n_events == 1
 
 
-def test_what_is_told_goes_where_it_is_wanted(tmp_path, capsys):
-    path, told = tmp_path / "log.csv", []
+def test_messages_go_to_the_callback(tmp_path, capsys):
+    path, printed = tmp_path / "log.csv", []
     path.write_text("user,item\na,b\n")
-    read(path, tell=told.append)
-    assert len(told) == 1
-    assert told[0].endswith('user column "user", item column "item" (guessed; name them with user= and item=)')
+    read(path, tell=printed.append)
+    assert len(printed) == 1
+    assert printed[0].endswith('user column "user", item column "item" (guessed; name them with user= and item=)')
     assert capsys.readouterr().err == ""
-    read(path, quiet=True, tell=told.append)
-    assert len(told) == 1
+    read(path, quiet=True, tell=printed.append)
+    assert len(printed) == 1
 
 
 def test_weight_and_time_are_never_guessed(tmp_path):

@@ -87,7 +87,7 @@ def test_hashes_find_what_a_dictionary_finds(ids, others):
     assert Hashed(known._array).index(keys).tolist() == known.index([*ids, *others]).tolist()
 
 
-def test_ids_of_one_hash_are_told_apart():
+def test_ids_with_equal_hashes_are_distinguished():
     turn = 2**61 - 1  # hash(n) of an integer is n modulo this
     ids = [5, 5 + turn, 5 + 2 * turn]
     assert len({hash(one) for one in ids}) == 1

@@ -22,11 +22,11 @@ def command(json: Json = False) -> None:
     console = output.console(stderr=json)
     start = time.perf_counter()
     log = mg.sample()
-    console.print(f"[bold]A log[/]  {log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
-    console.print("\n[bold]A plan[/] for EASE, before anything is allocated")
+    console.print(f"[bold]Log[/]  {log.n_events:,} events of {log.n_users:,} users with {log.n_items:,} items")
+    console.print("\n[bold]Plan[/] of a fit of EASE, before anything is allocated")
     console.print(str(mg.EASE().plan(log)), markup=False)
 
-    console.print("\n[bold]Five models[/] on 80% of each user's events, one factorisation each")
+    console.print(f"\n[bold]{len(MODELS)} models[/] fitted on 80% of each user's events")
     train, test = mg.splits.holdout(log)
     models = {name: kind().fit(train) for name, kind in MODELS.items()}
     table = _table("model", "solver", "seconds", "residual")
@@ -36,7 +36,7 @@ def command(json: Json = False) -> None:
         table.add_row(repr(model), report.solver, f"{sum(report.seconds.values()):.2f}", residual)
     console.print(table)
 
-    console.print("\n[bold]Measured[/] on the 20% held back: full ranking, mean [95% interval]")
+    console.print("\n[bold]Evaluation[/] on the 20% held out: full ranking, mean [95% interval]")
     result = mg.evaluate(models, test)
     console.print(repr(result), markup=False)
     gap = result.compare("deql", "ease")
@@ -55,7 +55,7 @@ def _one_user(console: Any, model: Any, user: Any) -> None:
     from monogram.data.sample import genres
 
     genre_of, history = genres(), model.history(user)
-    console.print(f"\n[bold]One user[/], {user}, has used {len(history)} items")
+    console.print(f"\n[bold]One user[/], {user}, with a history of {len(history)} items")
     for item in history:
         console.print(f"  {item} ({genre_of[item]})", markup=False)
     console.print("\n[bold]Recommendations[/], each with its explanation")

@@ -97,7 +97,9 @@ split = mg.splits.lightgcn("{name}.npz")
 """
 
 
-def _movielens(size: str, users: int, items: int, events: int, md5: str, **rest: str | None) -> DataSet:
+def _movielens(
+    size: str, users: int, items: int, events: int, md5: str, *, protocol: str | None, preparation: str, reading: str
+) -> DataSet:
     name = f"ml-{size}"
     inside = {"100k": "u.data", "1m": "ratings.dat", "10m": "ratings.dat", "20m": "ratings.csv"}[size]
     unpacked = f"{'ml-10M100K' if size == '10m' else name}/{inside}"
@@ -109,10 +111,10 @@ def _movielens(size: str, users: int, items: int, events: int, md5: str, **rest:
         events=events,
         source=f"https://grouplens.org/datasets/movielens/{size}/",
         terms=_MOVIELENS,
-        protocol=rest["protocol"],
-        preparation=str(rest["preparation"]),
+        protocol=protocol,
+        preparation=preparation,
         files=(unpacked, f"{name}.npz", f"{name}.zip"),
-        reading=str(rest["reading"]).replace("{file}", unpacked),
+        reading=reading.replace("{file}", unpacked),
         url=f"https://files.grouplens.org/datasets/movielens/{name}.zip",
         md5=md5,
     )
