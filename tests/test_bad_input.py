@@ -19,10 +19,10 @@ import pytest
 
 import monogram as mg
 from monogram import cli
-from monogram.cli.common import spelled
+from monogram.cli.flags import flag_of
 from monogram.data import files, gather, spill
 from monogram.data.gather import Gatherer
-from monogram.errors import DataError, MemoryBudgetError, ParameterError, StorageError, UnknownIdError
+from monogram.errors import DataError, MemoryBudgetError, ParameterError, StorageError, UnknownIdError, render
 
 PAGE = Path(__file__).parents[1] / "docs" / "bad-input.md"
 FIRST = re.findall(r"^\| ([^|]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -79,7 +79,7 @@ def refused(monogram, write):
             mg.read(path, quiet=True)
         code, out, err = monogram("fit", path, "-o", path.parent / "model.mono")
         assert (code, out) == (DataError.exit_code, "")
-        assert spelled(str(caught.value)) in err
+        assert render(caught.value, flag_of) in err
         assert not (path.parent / "model.mono").exists()
 
     return refuse
@@ -115,7 +115,7 @@ def test_one_user(name):
     model = MODELS[name]().fit([("ann", "tea"), ("ann", "jam")])
     assert len(model.recommend(["ann"])) == 0
     assert len(model.recommend(histories=[["tea"]])) == 1
-    with pytest.raises(ParameterError, match="expected some, not all"):
+    with pytest.raises(ParameterError, match="expected at least one and not all"):
         mg.splits.strong([("ann", "tea"), ("ann", "jam")])
 
 
@@ -126,7 +126,7 @@ def test_one_item(name):
     model = MODELS[name]().fit([("ann", "tea"), ("bob", "tea")])
     assert len(model.recommend()) == 0
     assert [row["item"] for row in model.recommend(histories=[[]]).rows()] == ["tea"]
-    with pytest.raises(DataError, match="leaves nothing to test"):
+    with pytest.raises(DataError, match="leaves no event to test"):
         mg.splits.holdout([("ann", "tea"), ("bob", "tea")])
 
 
@@ -176,7 +176,7 @@ def test_weights_of_0():
     log = mg.read([("ann", "tea", 1), ("bob", "jam", 0), ("ann", "jam", 0)])
     assert (list(log.users), list(log.items)) == (["ann"], ["tea"])
     assert "2 rows with weight 0 left out" in log.notes
-    with pytest.raises(DataError, match="nothing is left of 1 rows: 1 of weight 0"):
+    with pytest.raises(DataError, match="none of the 1 rows can be used: 1 of weight 0"):
         mg.read([("ann", "tea", 0)])
 
 
@@ -338,7 +338,7 @@ def test_users_to_add_and_to_forget_at_once(monogram, model_file, write):
     log = write("user,item\nann,oat\n")
     code, out, err = monogram("update", model_file, "--add", log, "--forget", "ann", "-o", model_file)
     assert (code, out) == (ParameterError.exit_code, "")
-    assert "'ann' would be forgotten and added at once" in err
+    assert "'ann' would be forgotten and added in one command" in err
     assert model_file.read_bytes() == former
 
 
@@ -410,16 +410,16 @@ def test_disk_full(monogram, model_file, write, tmp_path, monkeypatch):
     assert sorted(one.name for one in tmp_path.iterdir()) == ["log.csv", "shop.mono"]
 
 
-def test_no_room_for_a_log_larger_than_memory(write, tmp_path, monkeypatch):
+def test_no_disk_space_for_a_log_larger_than_memory(write, tmp_path, monkeypatch):
     monkeypatch.setattr(gather, "WHOLE", 100)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(spill.Scratch, "_put", full)
+    monkeypatch.setattr(spill.SpillFile, "_put", full)
     log = write(GOOD)
-    with pytest.raises(StorageError, match=r"put aside in .*: No space left on device \(.* are needed, .*TMPDIR"):
+    with pytest.raises(StorageError, match=r"written to .*: No space left on device \(.* are needed, .*TMPDIR"):
         mg.read(log, quiet=True)
     assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
 

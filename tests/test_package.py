@@ -53,7 +53,7 @@ ROOMS = {
     "engine": {"engine"},
     "planning": {"engine", "planning"},
     "weights": {"engine", "planning", "weights"},
-    "store": set(),
+    "store": {"store"},
     "ranking": {"data", "engine", "weights", "ranking"},
     "cluster": {"engine", "planning", "cluster"},
     "models": {"data", "engine", "planning", "weights", "store", "ranking", "cluster", "models"},

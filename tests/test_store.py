@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import pickle
@@ -25,6 +26,7 @@ from safetensors.numpy import save_file
 
 from monogram import store
 from monogram.errors import ModelFileError, ParameterError, StorageError
+from monogram.store import format, writer
 
 HEADER = {"model": "EASE", "parameters": {"l2": 100.0, "names": ["α", "b"]}, "none": None, "yes": True}
 TENSORS = {
@@ -32,6 +34,8 @@ TENSORS = {
     "ids": np.array([1, 2, 3], dtype=np.uint8),
 }
 DTYPES = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
+
+STEPS = {"writing": "store.writer.save_file", "flushing": "safe.os.fsync", "renaming": "safe.Path.replace"}
 
 Document = dict[str, Any]
 
@@ -43,7 +47,7 @@ def path(tmp_path: Path) -> Path:
     return target
 
 
-def assert_same(stored: store.Stored, tensors: dict[str, np.ndarray]) -> None:
+def assert_same(stored: store.StoredFile, tensors: dict[str, np.ndarray]) -> None:
     assert stored.tensors.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert stored.tensors[name].dtype == tensor.dtype
@@ -51,7 +55,7 @@ def assert_same(stored: store.Stored, tensors: dict[str, np.ndarray]) -> None:
         assert stored.tensors[name].tobytes() == tensor.tobytes()
 
 
-def outcome(path: Path) -> store.Stored | None:
+def outcome(path: Path) -> store.StoredFile | None:
     """Load, or None where the file is refused; any other exception fails the test."""
     try:
         return store.load(path)
@@ -155,7 +159,7 @@ class TestRoundTrip:
         np.testing.assert_array_equal(found, given)
 
     def test_tensors_longer_than_a_chunk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(store, "_CHUNK", 100)
+        monkeypatch.setattr(format, "CHUNK", 100)
         tensor = np.arange(301, dtype=np.uint8)
         store.save(tmp_path / "m", {}, {"x": tensor})
         assert_same(store.load(tmp_path / "m"), {"x": tensor})
@@ -477,7 +481,7 @@ class TestSaving:
             store.save(tmp_path / "m", header, {})
 
     def test_header_too_large_to_be_read_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(store, "_DOCUMENT_LIMIT", 1000)
+        monkeypatch.setattr(writer, "DOCUMENT_LIMIT", 1000)
         with pytest.raises(ParameterError, match="into tensors"):
             store.save(tmp_path / "m", {"a": "x" * 1000}, {})
 
@@ -494,7 +498,7 @@ class TestSaving:
             store.save(tmp_path / "m", {}, {name: np.ones(1)})
 
     def test_big_strided_array_is_not_copied(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(store, "_COPY_LIMIT", 100)
+        monkeypatch.setattr(writer, "COPY_LIMIT", 100)
         with pytest.raises(ParameterError, match="ascontiguousarray"):
             store.save(tmp_path / "m", {}, {"x": np.ones((10, 10)).T[::2]})
 
@@ -537,15 +541,14 @@ class TestSaving:
         assert path.read_bytes() == before
 
     @pytest.mark.parametrize(
-        ("failure", "expected"),
+        ("failure", "expected", "step"),
         [
-            (OSError(errno.ENOSPC, "No space left on device"), StorageError),
-            (SafetensorError("I/O error: No space left on device (os error 28)"), StorageError),
-            (KeyboardInterrupt(), KeyboardInterrupt),
-            (MemoryError(), MemoryError),
+            *itertools.product([OSError(errno.ENOSPC, "No space left on device")], [StorageError], STEPS),
+            (SafetensorError("I/O error: No space left on device (os error 28)"), StorageError, "writing"),
+            *itertools.product([KeyboardInterrupt()], [KeyboardInterrupt], STEPS),
+            *itertools.product([MemoryError()], [MemoryError], STEPS),
         ],
     )
-    @pytest.mark.parametrize("step", ["writing", "flushing", "renaming"])
     def test_failure_leaves_the_former_file_alone(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, expected: type, step: str
     ) -> None:
@@ -554,10 +557,9 @@ class TestSaving:
                 Path(arguments[1]).write_bytes(b"half")
             raise failure
 
-        name = {"writing": "save_file", "flushing": "os.fsync", "renaming": "Path.replace"}[step]
         before = path.read_bytes()
         with monkeypatch.context() as patch:
-            patch.setattr(f"monogram.store.{name}", fail)
+            patch.setattr(f"monogram.{STEPS[step]}", fail)
             with pytest.raises(expected) as caught:
                 store.save(path, {"new": True}, {"x": np.ones(3)})
         if expected is StorageError:
@@ -577,7 +579,7 @@ class TestSaving:
         )
         before = path.read_bytes()
         done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
-        assert "was not saved" in done.stdout
+        assert "was not written" in done.stdout
         assert path.read_bytes() == before
         assert list(path.parent.iterdir()) == [path]
 

@@ -1,6 +1,7 @@
 """Monogram: one Gram matrix, every linear recommender.
 
-Public names only, each imported when it is first used, so that `import monogram` stays fast.
+Public names only. Each is imported on first use, so that `import monogram` stays fast; type checkers and editors see
+the imports under `TYPE_CHECKING`.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from monogram.models.two_step import TwoStep
     from monogram.tuning.search import tune
 
-_ROOMS = {"splits": "monogram.data.splits", "testing": "monogram.testing"}
-_HOMES: dict[str, str] = {
+_SUBMODULES = {"splits": "monogram.data.splits", "testing": "monogram.testing"}
+_MODULE_OF: dict[str, str] = {
     "DEQL": "monogram.models.full_rank",
     "DLAE": "monogram.models.full_rank",
     "DropoutMF": "monogram.models.spectral",
@@ -111,12 +112,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
         globals()[name] = value
         return value
-    if name in _ROOMS:
-        return importlib.import_module(_ROOMS[name])
+    if name in _SUBMODULES:
+        return importlib.import_module(_SUBMODULES[name])
     raise AttributeError(f"module 'monogram' has no attribute {name!r}")
 
 

@@ -1,23 +1,73 @@
-"""What can go wrong, each kind with the exit code of a command and the status of an HTTP answer.
+"""Exceptions, each kind with the exit code of a command and the status of an HTTP response.
 
-A message says what was given, what was expected, and what to do.
+A message says what was given, what was expected, and what to do. Where it mentions options of the library, it is a
+`Message`: Python code reads `user="customer"`, and the command line renders `--user-column "customer"` from the same
+parts.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option that a message mentions: its name in Python, and its value as it is to be shown, if any."""
+
+    name: str
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"
+
+
+class Message(str):
+    """Text with the options it mentions; as a string it spells them as keyword arguments of Python.
+
+    Parameters
+    ----------
+    parts : pieces of text, options, and other messages
+
+    Examples
+    --------
+    >>> message = Message("did you mean ", Option("user", '"customer"'), "?")
+    >>> print(message)
+    did you mean user="customer"?
+    >>> message.render(lambda option: f"--{option.name} {option.value}")
+    'did you mean --user "customer"?'
+    """
+
+    parts: tuple[str | Option, ...]
+
+    def __new__(cls, *parts: str | Option) -> Message:
+        """Join the parts."""
+        message = super().__new__(cls, "".join(map(str, parts)))
+        message.parts = parts
+        return message
+
+    def render(self, spell: Callable[[Option], str]) -> str:
+        """The text with each option as `spell` gives it."""
+        return "".join(render(part, spell) if isinstance(part, str) else spell(part) for part in self.parts)
+
+
+def render(text: object, spell: Callable[[Option], str]) -> str:
+    """The text of a string, error or warning, with the options that it mentions as `spell` gives them."""
+    if isinstance(text, BaseException) and text.args and isinstance(text.args[0], Message):
+        return text.args[0].render(spell)
+    return text.render(spell) if isinstance(text, Message) else str(text)
 
 
 class MonogramError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error that the library raises deliberately."""
 
     exit_code: int = 1
     http_status: int = 500
 
 
 class ParameterError(MonogramError, ValueError):
-    """A parameter, flag or argument is outside what it may be."""
+    """A parameter, flag or argument has a value that is not allowed."""
 
     exit_code = 2
     http_status = 422
@@ -41,42 +91,42 @@ class UnknownIdError(MonogramError, KeyError):
 
 
 class MemoryBudgetError(MonogramError, MemoryError):
-    """A fit would not fit in the memory it may use; nothing was allocated."""
+    """A computation would exceed its memory budget; nothing was allocated."""
 
     exit_code = 5
     http_status = 507
 
 
 class ModelFileError(MonogramError):
-    """A model file is truncated, altered, newer than this library, or not one of ours."""
+    """A model file is truncated, altered, newer than this library, or not a Monogram file."""
 
     exit_code = 6
     http_status = 422
 
 
 class NotFittedError(MonogramError, RuntimeError):
-    """The model was asked for an answer before `fit`."""
+    """The model was used before `fit`."""
 
     exit_code = 7
     http_status = 409
 
 
 class NumericalError(MonogramError, ArithmeticError):
-    """The mathematics cannot be carried out on these numbers."""
+    """The computation is not possible with these numbers, such as a matrix that is not positive definite."""
 
     exit_code = 8
     http_status = 422
 
 
 class MissingExtraError(MonogramError, ImportError):
-    """An optional part is needed; the message names the command that installs it."""
+    """An optional dependency is needed; the message names the command that installs it."""
 
     exit_code = 9
     http_status = 501
 
 
 class StorageError(MonogramError, OSError):
-    """A file could not be written (disk full, read-only folder); what was there before is untouched."""
+    """A file could not be written (disk full, read-only folder); a former file is unchanged."""
 
     exit_code = 10
     http_status = 507
@@ -90,11 +140,11 @@ class ClusterError(MonogramError, RuntimeError):
 
 
 class MonogramWarning(UserWarning):
-    """Something the user should know, while the result still stands."""
+    """Something the user should know about a result that is valid."""
 
 
-def one_of(given: str, names: Iterable[str]) -> str:
-    """What was expected instead of a name that is not there, and the nearest to it."""
+def one_of(unknown: str, names: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the known names, and the one nearest to it."""
     known = list(names)
-    near = difflib.get_close_matches(given.lower(), known, 1)
+    near = difflib.get_close_matches(unknown.lower(), known, 1)
     return f"expected one of {', '.join(known)}" + (f"; did you mean {near[0]}?" if near else "")

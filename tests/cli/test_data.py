@@ -130,7 +130,7 @@ def test_a_file_that_is_there_stays(program, offer, tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "md5", "word"),
-    [("/tiny.zip", "0" * 32, "checksum"), ("/gone.zip", None, "404"), ("/short.zip", "0" * 32, "Nothing was kept")],
+    [("/tiny.zip", "0" * 32, "checksum"), ("/gone.zip", None, "404"), ("/short.zip", "0" * 32, "Nothing was written")],
 )
 def test_what_comes_wrong_is_not_kept(program, offer, tmp_path, path, md5, word):
     offer(path, md5)
@@ -140,7 +140,7 @@ def test_what_comes_wrong_is_not_kept(program, offer, tmp_path, path, md5, word)
     assert os.listdir(tmp_path) == []
 
 
-def test_nobody_answers(program, offer, tmp_path):
+def test_no_server_answers(program, offer, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: refused
         offer(at=f"http://127.0.0.1:{taken.getsockname()[1]}")

@@ -36,11 +36,11 @@ def run(*arguments):
 def test_every_protocol(program, log, protocol):
     done = program("evaluate", log, "--model", "ease,deql", "--protocol", protocol, "--time-column", "when", "--json")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert {row["model"] for row in told["results"]} == {"ease", "deql", "popularity"}
-    assert told["protocol"]["name"] == protocol
-    assert told["audit"]["events"] > 0
-    assert "held back" in done.err
+    printed = json.loads(done.out)
+    assert {row["model"] for row in printed["results"]} == {"ease", "deql", "popularity"}
+    assert printed["protocol"]["name"] == protocol
+    assert printed["audit"]["events"] > 0
+    assert "held out" in done.err
     assert ("not an estimate of production" in done.err) is (protocol == "leave_last")
 
 
@@ -74,9 +74,9 @@ def test_public_lists(tmp_path):
     )  # fmt: skip
     done = run(tmp_path / "x.npz", "--protocol", "lightgcn", "--model", "ease", "--metrics", "recall@2", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["results"][0]["users"] == 3
-    assert told["protocol"] == {"name": "lightgcn", "arguments": {}}
+    printed = json.loads(done.stdout)
+    assert printed["results"][0]["users"] == 3
+    assert printed["protocol"] == {"name": "lightgcn", "arguments": {}}
 
 
 @pytest.mark.parametrize(
@@ -143,15 +143,15 @@ def table_of_json(path):
         (["--format", "pdf"], 2, "pdf"),
         (["--share", "2"], 2, "share"),
         (["--users", "10"], 2, "the protocol holdout has no --users: its own flags are --share"),
-        (["--protocol", "leave_last", "--at", "5"], 2, "the protocol leave_last has no --at: its cut is fixed"),
-        (["--protocol", "strong", "--users", "many"], 2, "how many"),
+        (["--protocol", "leave_last", "--at", "5"], 2, "the protocol leave_last has no --at: its split is fixed"),
+        (["--protocol", "strong", "--users", "many"], 2, "a number of users"),
         (["--protocol", "temporal", "--at", "soon"], 2, "2025-06-01"),
         (["--protocol", "temporal", "--at", "5", "--share", "0.1"], 2, "both"),
         (["--protocol", "ratio811", "--part", "train"], 2, "'validation'"),
         (["--protocol", "public", "--user-column", "user"], 2, "no columns"),
         (["--seed", "-1"], 2, "seed"),
         (["--model", "ease,ease"], 2, "twice"),
-        (["--model", "ease:l2"], 2, "'l2' is no setting; expected such as ease:l2=100"),
+        (["--model", "ease:l2"], 2, "'l2' is not a parameter with a value; expected text such as ease:l2=100"),
         (["--model", "ease:l2=1:l2=2"], 2, "sets l2 twice"),
         (["--model", "ease:l3=1"], 2, "ease has no --l3"),
         (["--model", "ease:l2=much"], 2, "l2 = 'much'; expected a number"),
@@ -159,16 +159,16 @@ def table_of_json(path):
         (["--metrics", "recall@99999999999999999999"], 2, "recall@20"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(program, log, arguments, code, text):
+def test_an_error_is_one_line(program, log, arguments, code, text):
     done = program("evaluate", log, *arguments)
     assert done.code == code, done.err
     assert text in done.err
 
 
 def test_the_shift_of_a_split(program, log):
-    told = json.loads(program("evaluate", log, "--model", "ease", "--shift", "--json").out)
+    printed = json.loads(program("evaluate", log, "--model", "ease", "--shift", "--json").out)
     split = mg.splits.holdout(mg.read(log, quiet=True), seed=1)
-    assert told["shift"] == mg.shift(split).document()
+    assert printed["shift"] == mg.shift(split).document()
     done = program("evaluate", log, "--model", "ease", "--shift")
     assert done.code == 0, done.err
     table, shift = done.out.split("\n\n")

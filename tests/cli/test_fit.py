@@ -36,7 +36,7 @@ def run(*arguments, **options):
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 
-def test_a_model_is_written_and_the_talk_is_on_stderr(log, tmp_path):
+def test_a_model_is_written_and_diagnostics_are_on_stderr(log, tmp_path):
     done = run("fit", log, "-o", tmp_path / "shop.mono", "--model", "deql", "--l2", 5, "--b", 0.7)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
@@ -54,10 +54,10 @@ def test_a_flag_of_several_numbers_and_a_solver_of_the_models_own(program, log, 
     own = ("--model", "rg2", "--rank", 3, "--l2", 0.05, "--solver")
     done = program("fit", log, "-o", tmp_path / "b.mono", *own, "als", "--json")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert told["solver"] == "als"
-    assert told["parameters"]["solver"] == "als"
-    assert told["objectives"] == sorted(told["objectives"], reverse=True)
+    printed = json.loads(done.out)
+    assert printed["solver"] == "als"
+    assert printed["parameters"]["solver"] == "als"
+    assert printed["objectives"] == sorted(printed["objectives"], reverse=True)
     assert program("fit", log, "-o", tmp_path / "c.mono", *own, "dual").code == 0
     assert mg.load(tmp_path / "c.mono").report_.solver.startswith("dual")
 
@@ -86,11 +86,11 @@ def test_with_its_gram(program, log, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "expected"),
     [
         (("--model", "lrr", "--keep-gram"), "is for the full-rank models"),
         (("--model", "ease", "--keep-gram", "--solver", "dual"), "which solver='dual' avoids"),
-        (("--model", "lrr", "--l2", "1,x"), "expected a number, or numbers with commas"),
+        (("--model", "lrr", "--l2", "1,x"), "expected a number, or numbers separated by commas"),
         (("--model", "ease", "--l2", "1,2"), "l2 = (1.0, 2.0); expected a number"),
         (("--model", "rg2", "--solver", "guess"), "expected one of auto, primal, dual, closed_form, als, newton_cg"),
         (
@@ -99,28 +99,30 @@ def test_with_its_gram(program, log, tmp_path):
         ),
     ],
 )
-def test_flags_that_make_no_sense(program, log, tmp_path, flags, told):
+def test_flags_that_make_no_sense(program, log, tmp_path, flags, expected):
     done = program("fit", log, "-o", tmp_path / "x.mono", *flags)
     assert done.code == 2 or done.code == 3
-    assert told in " ".join(done.err.split())
+    assert expected in " ".join(done.err.split())
     assert not (tmp_path / "x.mono").exists()
 
 
-def test_guessed_columns_are_told_in_flags(program, log, tmp_path):
-    told = program("fit", log, "-o", tmp_path / "x.mono").err
-    assert 'user column "customer", item column "sku" (guessed; name them with --user-column and --item-column)' in told
-    assert "user=" not in told
+def test_guessed_columns_are_printed_as_flags(program, log, tmp_path):
+    printed = program("fit", log, "-o", tmp_path / "x.mono").err
+    assert (
+        'user column "customer", item column "sku" (guessed; name them with --user-column and --item-column)' in printed
+    )
+    assert "user=" not in printed
     named = program("fit", log, "-o", tmp_path / "x.mono", "--user-column", "customer", "--item-column", "sku").err
     assert "(guessed" not in named
 
 
 def test_json_on_stdout(program, log, tmp_path):
     done = program("fit", log, "-o", tmp_path / "x.mono", "--json", "--dtype", "float64", "--solver", "dual")
-    told = json.loads(done.out)
-    assert told["model"] == "ease"
-    assert told["solver"] == "dual"
-    assert told["dtype"] == "float64"
-    assert told["residual"] < 1e-8
+    printed = json.loads(done.out)
+    assert printed["model"] == "ease"
+    assert printed["solver"] == "dual"
+    assert printed["dtype"] == "float64"
+    assert printed["residual"] < 1e-8
 
 
 @pytest.mark.filterwarnings("ignore::monogram.errors.MonogramWarning")  # rg2's: it has not converged
@@ -147,7 +149,7 @@ def test_every_model_with_its_defaults(program, log, tmp_path, name):
         (["--memory", "1 kB"], 5, "would fit"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(program, log, tmp_path, arguments, code, text):
+def test_an_error_is_one_line(program, log, tmp_path, arguments, code, text):
     done = program("fit", log, "-o", tmp_path / "x.mono", *arguments)
     assert done.code == code, done.err
     assert text in done.err
@@ -200,11 +202,11 @@ def test_the_log_is_never_written_over(program, log, tmp_path):
     assert done.code == 2
     assert "also an input" in done.err
     assert log.read_bytes() == before
-    assert program("fit", log, "-o", tmp_path).code == 10, "a folder, told before the work"
+    assert program("fit", log, "-o", tmp_path).code == 10, "a folder, refused before the work"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="shell")
-def test_nobody_listening_does_not_cost_the_model(log, tmp_path):
+def test_a_closed_stderr_does_not_lose_the_model(log, tmp_path):
     for number, ending in enumerate(("2>/dev/full", ">&-", "2>&1 | head -1")):
         target = tmp_path / f"x{number}.mono"
         subprocess.run(

@@ -94,8 +94,8 @@ def test_a_stopped_fit_leaves_nothing(folder, tmp_path, number, code):
     with subprocess.Popen(command, env=scratch, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "merging\n"
         process.send_signal(number)
-        _, told = process.communicate(timeout=30)
+        _, printed = process.communicate(timeout=30)
     assert process.returncode == code
-    assert "Traceback" not in told
+    assert "Traceback" not in printed
     assert list((tmp_path / "scratch").iterdir()) == []
     assert not (tmp_path / "a.mono").exists()

@@ -43,6 +43,6 @@ def test_a_history_that_was_meant_otherwise(program, shop, text, unknown, meant)
     done = program("recommend", shop, "--history", text, "--json")
     assert done.code == 0
     assert f"left out: {unknown}; ids in --history" in done.err
-    assert "stands in double quotes, as in CSV" in done.err
+    assert "is written in double quotes, as in CSV" in done.err
     assert ("Did you mean" in done.err) is bool(meant)
     assert meant in done.err

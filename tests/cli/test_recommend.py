@@ -54,14 +54,14 @@ def test_histories(program, shop, fitted):
     assert [row | {"user": int(row["user"])} for row in rows_of(done.out)] == expected
 
 
-def test_an_empty_history_is_answered_and_told(program, shop):
+def test_an_empty_history_is_ranked_and_reported(program, shop):
     done = program("recommend", shop, "--history", "", "--json", "-k", 2)
     assert done.code == 0
     assert len(json.loads(done.out)) == 2
-    assert "histories without a known item, so their scores say nothing: ''" in done.err
+    assert "histories without a known item, whose scores are not personal: ''" in done.err
 
 
-def test_unknown_ids_are_told(program, shop):
+def test_unknown_ids_are_reported(program, shop):
     done = program("recommend", shop, "--user", "ann", "--user", "nobody", "--json")
     assert done.code == 0
     assert {row["user"] for row in json.loads(done.out)} == {"ann"}
@@ -110,7 +110,7 @@ def test_a_bad_allow_file(program, shop, tmp_path, content, word):
 
 @pytest.mark.parametrize("batch", [1, 7, 2_000])
 def test_everyone_in_batches(program, shop, fitted, tmp_path, monkeypatch, batch):
-    monkeypatch.setattr(recommend, "USERS", batch)
+    monkeypatch.setattr(recommend, "BATCH_USERS", batch)
     asked = []
     real = ranking.recommend
 
@@ -143,7 +143,7 @@ def test_a_large_k_makes_smaller_batches(program, shop, monkeypatch):
         return real(weights, histories, *others, **rules)
 
     monkeypatch.setattr(ranking, "recommend", watched)
-    monkeypatch.setattr(recommend, "ROWS", 20)
+    monkeypatch.setattr(recommend, "BATCH_ROWS", 20)
     assert program("recommend", shop, "--format", "csv", "-k", 8).out == whole
     assert max(asked) == 2
 
@@ -151,8 +151,8 @@ def test_a_large_k_makes_smaller_batches(program, shop, monkeypatch):
 def test_a_table_of_everyone_shows_the_first(program, shop, fitted):
     done = program("recommend", shop, "-k", 1)
     assert done.code == 0
-    assert len(done.out.splitlines()) == 1 + recommend.SHOWN
-    assert f"the first {recommend.SHOWN} of {fitted.log_.n_users} users" in done.err
+    assert len(done.out.splitlines()) == 1 + recommend.TABLE_USERS
+    assert f"the first {recommend.TABLE_USERS} of {fitted.log_.n_users} users" in done.err
     assert "--output" in done.err
 
 
@@ -174,7 +174,7 @@ def test_ids_of_other_kinds(program, tmp_path):
         (["--user", "ann", "--history", "tea"], "--history"),
         (["--format", "parquet"], "--output"),
         (["--format", "csv", "--json"], "contradict"),
-        (["--format", "table", "-o", "out.csv"], "screen"),
+        (["--format", "table", "-o", "out.csv"], "stdout"),
         (["-o", "out.txt"], ".parquet"),
         (["-k", "0"], "k = 0"),
         (["--threads", "0"], "threads"),
@@ -207,7 +207,7 @@ def test_a_bad_model_file(program, shop, tmp_path, damage):
 def test_a_folder_that_is_not_there(program, shop, tmp_path):
     done = program("recommend", shop, "-o", tmp_path / "none" / "out.csv")
     assert done.code == 10
-    assert "is not there" in done.err
+    assert "does not exist" in done.err
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
@@ -228,7 +228,7 @@ def test_a_full_disk_leaves_what_was_there(program, shop, tmp_path, monkeypatch,
     def full(_):
         raise OSError(failure, os.strerror(failure))
 
-    monkeypatch.setattr("monogram.cli.common.os.fsync", full)
+    monkeypatch.setattr("monogram.safe.os.fsync", full)
     done = program("recommend", shop, "-o", target)
     assert done.code == 10
     assert os.strerror(failure) in done.err
@@ -238,7 +238,7 @@ def test_a_full_disk_leaves_what_was_there(program, shop, tmp_path, monkeypatch,
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_an_interrupt_leaves_no_file(program, shop, tmp_path, monkeypatch, form):
-    monkeypatch.setattr(recommend, "USERS", 5)
+    monkeypatch.setattr(recommend, "BATCH_USERS", 5)
     real, calls = ranking.recommend, []
 
     def stopped(*arguments, **rules):
@@ -257,7 +257,7 @@ def test_an_interrupt_leaves_no_file(program, shop, tmp_path, monkeypatch, form)
 def test_a_signal_while_streaming_leaves_no_file(shop, tmp_path, sent, code):
     script = (
         "import sys, time; from monogram import ranking; from monogram.cli import app, recommend\n"
-        "recommend.USERS, real = 1, ranking.recommend\n"
+        "recommend.BATCH_USERS, real = 1, ranking.recommend\n"
         "ranking.recommend = lambda *a, **k: (time.sleep(0.5), real(*a, **k))[1]\n"
         f"sys.argv = ['monogram', 'recommend', {str(shop)!r}, '-o', {str(tmp_path / 'out.csv')!r}]; app.main()"
     )

@@ -64,7 +64,7 @@ def test_without_data_the_rows_are_still_there(program, tmp_path):
     ("arguments", "code", "text"),
     [
         (["deqll"], 2, "did you mean deql?"),
-        (["deql", "--peers"], 2, "--peers is not there yet"),
+        (["deql", "--peers"], 2, "--peers is not available yet"),
         (["deql", "-o", "report.pdf"], 2, ".md or .html"),
         (["deql", "-o", "no/such/report.md"], 10, "no/such"),
         (["deql", "--data", "no-such-folder"], 2, "no such folder"),

@@ -23,7 +23,7 @@ def test_a_key_is_no_flag(program, shop):
     assert program("serve", shop, "--key", "x" * 20).code == 2
 
 
-def test_bad_files_and_ports_are_said_at_once(program, shop, tmp_path):
+def test_bad_files_and_ports_are_refused_at_once(program, shop, tmp_path):
     (tmp_path / "bad.mono").write_bytes(b"nothing")
     assert program("serve", tmp_path / "bad.mono", "--port", 0).code == 6
     assert program("serve", tmp_path / "none.mono", "--port", 0).code == 6

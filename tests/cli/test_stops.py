@@ -59,7 +59,7 @@ def test_a_fit_stopped_in_any_stage(program, log, tmp_path, monkeypatch, solver,
     with stopped_at(stage, number):
         stopped = program(*command)
     assert stopped.code == code
-    assert ("the same command goes on from there" in stopped.err) == (solver == "disk")
+    assert ("run the same command to resume" in stopped.err) == (solver == "disk")
     assert output.read_bytes() == b"as it was"
     left = [one.name for one in tmp_path.iterdir() if one not in (output, log)]
     assert [name[:9] for name in left] == (["monogram-"] if solver == "disk" else []), "what it can go on from"

@@ -39,14 +39,14 @@ def test_json(program, log, tmp_path):
     flags = ["--model", "ease,edlae", *FAST, "--dropout", 0.3, "--json", "-o", tmp_path / "shop.mono"]
     done = program("tune", log, *flags)
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert told["protocol"]["name"] == "holdout"
-    assert told["output"] == str(tmp_path / "shop.mono")
-    assert {row["parameters"]["dropout"] for row in told["settings"] if row["model"] == "edlae"} == {0.3}
-    assert told["best"] in told["settings"]
-    assert mg.load(tmp_path / "shop.mono").params() == told["best"]["parameters"]
+    printed = json.loads(done.out)
+    assert printed["protocol"]["name"] == "holdout"
+    assert printed["output"] == str(tmp_path / "shop.mono")
+    assert {row["parameters"]["dropout"] for row in printed["settings"] if row["model"] == "edlae"} == {0.3}
+    assert printed["best"] in printed["settings"]
+    assert mg.load(tmp_path / "shop.mono").params() == printed["best"]["parameters"]
     assert json.loads(program("inspect", tmp_path / "shop.mono", "--json").out)["metrics"] == {
-        f"{told['metric']} on test": told["test"][0]["value"]
+        f"{printed['metric']} on test": printed["test"][0]["value"]
     }
 
 
@@ -83,7 +83,7 @@ def test_interrupted_and_resumed(program, log, tmp_path, monkeypatch):
         (["--memory", "1 kB"], 5, "nothing was allocated"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(program, log, arguments, code, text):
+def test_an_error_is_one_line(program, log, arguments, code, text):
     done = program("tune", log, *FAST, *arguments)
     assert done.code == code, done.err
     assert text in done.err

@@ -1,4 +1,4 @@
-"""What tests of reading share: writing Parquet files, and telling whether two logs are the same."""
+"""Fixtures for tests of reading: writing Parquet files, and comparing two logs bit by bit."""
 
 from __future__ import annotations
 

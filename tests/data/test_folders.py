@@ -129,7 +129,7 @@ def test_all_columns_may_be_names_of_folders(tmp_path, write):
     assert {user: log.history(user) for user in log.users} == {"ann": {1: 2.0}, "bob": {2: 2.0}}
 
 
-def test_guesses_are_told_with_the_folder(tmp_path, capsys, write):
+def test_guesses_are_printed_with_the_folder(tmp_path, capsys, write):
     write(tmp_path / "a.parquet", PAIRS)
     read(tmp_path)
     assert capsys.readouterr().err == (

@@ -116,7 +116,7 @@ def test_no_matrix(X, words):
 def test_broken_structure():
     X = sp.csr_array(DENSE)
     X.indices = np.array([0, 9, 1], dtype=np.int32)
-    with pytest.raises(DataError, match="do not fit"):
+    with pytest.raises(DataError, match="not consistent"):
         Interactions.from_csr(X)
 
 
@@ -153,10 +153,10 @@ def test_enough_events_is_repeated_until_it_holds():
     assert left.history("a") == {"x": 1.0, "y": 2.0}
     assert left.times.tolist() == [0, 1, 2, 3]
     assert left.merge == log.merge
-    assert "3 users and 1 items left out" in left.notes[-1]
+    assert "3 users and 1 items removed" in left.notes[-1]
     assert log.at_least(users=2).n_items == 3
     assert log.at_least().n_users == 4
-    with pytest.raises(DataError, match="ask for less"):
+    with pytest.raises(DataError, match="lower the limits"):
         log.at_least(users=4)
     for bad in (-1, 2.5, True, "5"):
         with pytest.raises(ParameterError, match="whole number"):

@@ -1,4 +1,4 @@
-"""Logs larger than memory: rows put aside on disk come back as the same log, and leave nothing behind."""
+"""Logs larger than memory: rows spilled to disk give the same log, and no file remains."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table(found: list[tuple]) -> pa.Table:
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """Memory for a few rows only, many shards, and a folder of its own for what is put aside."""
+    """Memory for a few rows only, many shards, and a temporary folder of its own."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
@@ -48,8 +48,8 @@ def tiny(monkeypatch, tmp_path):
     def limit(whole: int = 40, block: int = 40, shard: int = 64, batch: int = 3) -> Path:
         monkeypatch.setattr(gather, "WHOLE", whole)
         monkeypatch.setattr(gather, "BLOCK", block)
-        monkeypatch.setattr(spill, "_SHARD", shard)
-        monkeypatch.setattr(spill, "_HELD", shard)
+        monkeypatch.setattr(spill, "_SHARD_BYTES", shard)
+        monkeypatch.setattr(spill, "_MERGE_ROWS", shard)
         monkeypatch.setattr("monogram.data.parquet.BATCH_ROWS", batch)
         return scratch
 
@@ -57,8 +57,8 @@ def tiny(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def aside(monkeypatch):
-    """Counts how often rows are put aside."""
+def spills(monkeypatch):
+    """Counts how often rows are spilled."""
     found: list[int] = []
     add = spill.Spill.add
 
@@ -77,14 +77,14 @@ def aside(monkeypatch):
     sizes=st.tuples(st.integers(1, 200), st.integers(1, 200), st.integers(1, 400), st.integers(1, 20)),
 )
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_put_aside_or_held_it_is_the_same_log(tmp_path_factory, monkeypatch, found, merge, roles, sizes, write, same):
+def test_a_spilled_log_is_the_same(tmp_path_factory, monkeypatch, found, merge, roles, sizes, write, same):
     path = write(tmp_path_factory.mktemp("log") / "a.parquet", table(found), row_group_size=7)
     names = {"weight": "w", "time": "t"}
     options = {role: name for role, name in names.items() if name in roles}
     held = read(path, **options, merge=merge, quiet=True)
     with monkeypatch.context() as patch:
         for module, name, size in zip(
-            (gather, gather, spill, spill), ("WHOLE", "BLOCK", "_SHARD", "_HELD"), sizes, strict=True
+            (gather, gather, spill, spill), ("WHOLE", "BLOCK", "_SHARD_BYTES", "_MERGE_ROWS"), sizes, strict=True
         ):
             patch.setattr(module, name, size)
         patch.setattr("monogram.data.parquet.BATCH_ROWS", 3)
@@ -93,7 +93,7 @@ def test_put_aside_or_held_it_is_the_same_log(tmp_path_factory, monkeypatch, fou
 
 @pytest.mark.parametrize("merge", ["sum", "binary"])
 @pytest.mark.parametrize("ids", ["string", "integer"])
-def test_many_rows_many_files(tmp_path, tiny, aside, merge, ids, write, same):
+def test_many_rows_many_files(tmp_path, tiny, spills, merge, ids, write, same):
     rng = np.random.default_rng(5)
     size = 20_000
     users, items = rng.integers(0, 700, size) ** 2, rng.zipf(1.3, size) % 90
@@ -107,13 +107,13 @@ def test_many_rows_many_files(tmp_path, tiny, aside, merge, ids, write, same):
     for number in range(20):
         write(tmp_path / "log" / f"part={number % 3}" / f"{number}.parquet", whole.slice(number * 1000, 1000))
     held = read(write(tmp_path / "whole.parquet", whole), "user", "item", "w", "t", merge=merge)
-    assert aside == []
+    assert spills == []
     tiny(10_000, 8_000, 20_000, 100)
     same(read(tmp_path / "log", "user", "item", "w", "t", merge=merge), held)
-    assert len(aside) > 10
+    assert len(spills) > 10
 
 
-def test_text_and_pairs_are_put_aside_too(tmp_path, tiny, aside, monkeypatch, same):
+def test_text_and_pairs_are_spilled_too(tmp_path, tiny, spills, monkeypatch, same):
     monkeypatch.setattr("monogram.data.files._CSV_BLOCK", 512)
     monkeypatch.setattr("monogram.data.frames._PAIRS", 50)
     pairs = [(n % 37, n * n % 11) for n in range(2000)]
@@ -122,12 +122,12 @@ def test_text_and_pairs_are_put_aside_too(tmp_path, tiny, aside, monkeypatch, sa
     held = read(path, quiet=True), read(pairs)
     tiny(800, 800)
     same(read(path, quiet=True), held[0])
-    before = len(aside)
+    before = len(spills)
     same(read(pairs), held[1])
-    assert 0 < before < len(aside)
+    assert 0 < before < len(spills)
 
 
-def test_times_may_turn_to_floats_after_some_are_put_aside(tmp_path, tiny, aside, write, same):
+def test_times_may_turn_to_floats_after_some_are_spilled(tmp_path, tiny, spills, write, same):
     times = [2**53 + 1, 5, 7, 8, 2.5, 1.0, 2.0**60, 9.5]
     users = list("aabbccaa")
     folder = tmp_path / "log"
@@ -136,11 +136,11 @@ def test_times_may_turn_to_floats_after_some_are_put_aside(tmp_path, tiny, aside
     held = read(folder, time="t", quiet=True)
     tiny(16, 16)
     same(read(folder, time="t", quiet=True), held)
-    assert len(aside) > 3
+    assert len(spills) > 3
     assert held.times.tolist() == [5.0, 7.0, 1.0]
 
 
-def test_ids_may_outgrow_their_type_after_some_are_put_aside(tmp_path, tiny, aside, write, same):
+def test_ids_may_outgrow_their_type_after_some_are_spilled(tmp_path, tiny, spills, write, same):
     folder = tmp_path / "log"
     for number in range(5):
         write(folder / f"{number}.parquet", {"user": [number, 7, number * 9], "item": ["x", "y", "z"]})
@@ -150,13 +150,13 @@ def test_ids_may_outgrow_their_type_after_some_are_put_aside(tmp_path, tiny, asi
     tiny()
     same(read(folder, quiet=True), held)
     assert list(held.users)[-2:] == [2**63, 2**64 - 1]
-    assert len(aside) > 2
+    assert len(spills) > 2
     write(folder / "6.parquet", {"user": [-1], "item": ["x"]})
     with pytest.raises(DataError, match="64-bit"):
         read(folder, quiet=True)
 
 
-def test_bad_rows_are_counted_once_and_named(tmp_path, tiny, aside, write):
+def test_bad_rows_are_counted_once_and_named(tmp_path, tiny, spills, write):
     folder = tmp_path / "log"
     for number in range(6):
         write(folder / f"{number}.parquet", {"user": ["a", None, "b"], "item": ["x", "y", "z"], "w": [1.0, 2.0, 0.0]})
@@ -168,7 +168,7 @@ def test_bad_rows_are_counted_once_and_named(tmp_path, tiny, aside, write):
     write(folder / "0.parquet", {"user": ["a"] * 9, "item": list("abcdefghi"), "w": [1.0] * 9})
     with pytest.raises(DataError, match=r'1\.parquet, row 2, column "user": the id is missing'):
         read(folder, weight="w", quiet=True)
-    assert aside
+    assert spills
 
 
 def test_sums_that_overflow_are_named(tmp_path, tiny, write):
@@ -178,7 +178,7 @@ def test_sums_that_overflow_are_named(tmp_path, tiny, write):
         read(path, weight="w", quiet=True)
 
 
-# -- what is put aside is gone afterwards, however it ends -----------------------------------------------------
+# -- the temporary file is deleted, however the reading ends -----------------------------------------------------
 
 
 @pytest.fixture
@@ -189,36 +189,36 @@ def log(tmp_path, write):
     return tmp_path / "log"
 
 
-def test_no_room_on_the_disk(log, tiny, monkeypatch):
+def test_no_space_on_the_disk(log, tiny, monkeypatch):
     scratch = tiny()
 
     def full(self, left):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(spill.Scratch, "_put", full)
-    words = rf"put aside in {scratch}: No space left on device \(up to 0\.\d MB are needed, .* are free\).*TMPDIR"
+    monkeypatch.setattr(spill.SpillFile, "_put", full)
+    words = rf"written to {scratch}: No space left on device \(up to 0\.\d MB are needed, .* are free\).*TMPDIR"
     with pytest.raises(StorageError, match=words):
         read(log, quiet=True)
     assert list(scratch.iterdir()) == []
 
 
-def test_no_folder_to_put_rows_aside(log, tiny, monkeypatch):
+def test_no_folder_for_spilled_rows(log, tiny, monkeypatch):
     scratch = tiny()
     monkeypatch.setenv("TMPDIR", str(scratch / "none"))
-    with pytest.raises(StorageError, match=r"cannot be put aside in .*none: No such file or directory.*TMPDIR"):
+    with pytest.raises(StorageError, match=r"cannot be written to .*none: No such file or directory.*TMPDIR"):
         read(log, quiet=True)
 
 
 def test_rows_that_cannot_be_read_back(log, tiny, monkeypatch):
     scratch = tiny()
-    read_ = spill.Scratch.read
+    read_ = spill.SpillFile.read
 
     def cut(self, segment):
         self._file.truncate(segment.start + 1)
         return read_(self, segment)
 
-    monkeypatch.setattr(spill.Scratch, "read", cut)
-    with pytest.raises(StorageError, match=rf"put aside in {scratch} cannot be read back: .*cut short.*TMPDIR"):
+    monkeypatch.setattr(spill.SpillFile, "read", cut)
+    with pytest.raises(StorageError, match=rf"temporary file in {scratch} cannot be read: .*truncated.*TMPDIR"):
         read(log, quiet=True)
 
 
@@ -235,7 +235,7 @@ def test_a_real_full_disk(log, tiny, monkeypatch):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, SystemExit])
 def test_an_interrupted_read_leaves_nothing(log, tiny, monkeypatch, stage, error):
     scratch, files = tiny(), []
-    begin = spill.Scratch.__init__
+    begin = spill.SpillFile.__init__
 
     def remember(self, need):
         begin(self, need)
@@ -244,7 +244,7 @@ def test_an_interrupted_read_leaves_nothing(log, tiny, monkeypatch, stage, error
     def stop(*_):
         raise error
 
-    monkeypatch.setattr(spill.Scratch, "__init__", remember)
+    monkeypatch.setattr(spill.SpillFile, "__init__", remember)
     monkeypatch.setattr(spill.Spill, stage, stop)
     with pytest.raises(error):
         read(log, quiet=True)
@@ -264,7 +264,7 @@ def test_a_killed_process_leaves_nothing(log, tmp_path, number):
         add = spill.Spill.add
         def adding(self, rows):
             add(self, rows)
-            print(self._scratch.end, flush=True)
+            print(self._file_of_rows.end, flush=True)
             time.sleep(60)
         spill.Spill.add = adding
         read(sys.argv[1], quiet=True)
@@ -280,13 +280,13 @@ def test_a_killed_process_leaves_nothing(log, tmp_path, number):
 
 def test_progress_of_both_stages(log, tiny, monkeypatch, capsys):
     tiny()
-    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "DELAY", -1.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     read(log, "user", "item")
-    told = capsys.readouterr().err
-    assert "reading" in told
-    assert "merging" in told
+    printed = capsys.readouterr().err
+    assert "reading" in printed
+    assert "merging" in printed
 
 
 # -- memory ----------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ PEAK = """
     from monogram.data.readers import read
     from monogram.engine.runtime.memory import Peak
     read(sys.argv[2], "user", "item", "w", "t")
-    gather.WHOLE, gather.BLOCK, spill._SHARD = int(sys.argv[3]), 2**22, 2**22
+    gather.WHOLE, gather.BLOCK, spill._SHARD_BYTES = int(sys.argv[3]), 2**22, 2**22
     with Peak() as peak:
         log = read(sys.argv[1], "user", "item", "w", "t")
     print(log.n_events, log.nbytes, peak.bytes)

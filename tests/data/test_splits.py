@@ -160,6 +160,7 @@ def test_public_lists(tmp_path):
 def test_a_split_unpacks_as_train_and_test():
     split = splits.holdout(log())
     train, test = split
+    assert (split[0], split[1], split[-1], len(split)) == (train, test, test, 2)
     assert train is split.train
     assert test is split
     assert "holdout" in repr(split)
@@ -180,9 +181,9 @@ def test_the_seed_decides():
         (lambda: splits.strong(log(), users=0), ParameterError, "users = 0"),
         (lambda: splits.ratio811(log(), part="train"), ParameterError, "part = 'train'"),
         (lambda: splits.temporal(log(times=False)), DataError, "no times"),
-        (lambda: splits.temporal(log(), at=10**9), DataError, "nothing to test"),
-        (lambda: splits.temporal(log(), at=-1), DataError, "nothing to learn"),
-        (lambda: splits.holdout([("ann", "x"), ("bob", "y")]), DataError, "nothing to test"),
+        (lambda: splits.temporal(log(), at=10**9), DataError, "no event to test"),
+        (lambda: splits.temporal(log(), at=-1), DataError, "no event to learn"),
+        (lambda: splits.holdout([("ann", "x"), ("bob", "y")]), DataError, "no event to test"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(cut, kind, text):

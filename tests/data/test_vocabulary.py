@@ -53,10 +53,10 @@ def test_ids_come_back_as_they_were(ids, kind):
 def way(request, monkeypatch):
     """The ways to look ids up, which differ by how many there are."""
     if request.param != "by a dictionary":
-        monkeypatch.setattr(vocabulary, "_SMALL", 0)
+        monkeypatch.setattr(vocabulary, "_DICTIONARY_LIMIT", 0)
     if request.param == "by hashes":
-        monkeypatch.setattr(vocabulary, "_FEW", 0)
-        monkeypatch.setattr(vocabulary, "_SOON", 0)
+        monkeypatch.setattr(vocabulary, "_SMALL_QUERY", 0)
+        monkeypatch.setattr(vocabulary, "_QUERIES_BEFORE_INDEX", 0)
 
 
 @pytest.mark.parametrize(("ids", "kind"), KINDS)
@@ -83,11 +83,11 @@ def test_spelling_of_a_query():
 @given(some_ids, some_ids)
 def test_hashes_find_what_a_dictionary_finds(ids, others):
     known = Vocabulary(ids)
-    keys = [vocabulary._KEYS[known.kind](one) for one in [*ids, *others]]  # as ids are stored: 0 finds "0"
+    keys = [vocabulary.KEYS[known.kind](one) for one in [*ids, *others]]  # as ids are stored: 0 finds "0"
     assert Hashed(known._array).index(keys).tolist() == known.index([*ids, *others]).tolist()
 
 
-def test_ids_of_one_hash_are_told_apart():
+def test_ids_with_equal_hashes_are_distinguished():
     turn = 2**61 - 1  # hash(n) of an integer is n modulo this
     ids = [5, 5 + turn, 5 + 2 * turn]
     assert len({hash(one) for one in ids}) == 1
@@ -95,7 +95,7 @@ def test_ids_of_one_hash_are_told_apart():
 
 
 def test_few_questions_to_many_ids_are_prepared_for_when_they_go_on(monkeypatch):
-    monkeypatch.setattr(vocabulary, "_SMALL", 0)
+    monkeypatch.setattr(vocabulary, "_DICTIONARY_LIMIT", 0)
     known = Vocabulary.range(1000)
     found = [(known.index([7, -7]).tolist(), known._hashed is None) for _ in range(4)]
     assert found == [([7, -1], True), ([7, -1], True), ([7, -1], False), ([7, -1], False)]

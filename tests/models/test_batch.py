@@ -89,7 +89,7 @@ def test_wrong_numbers_are_refused_before_anything_is_written(model, tmp_path):
         mg.EASE().recommend_all(tmp_path / "out")
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot be made"):
+    with pytest.raises(StorageError, match="cannot be created"):
         model.recommend_all(tmp_path / "file")
 
 

@@ -84,35 +84,35 @@ def forged(path, change):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda h, t: h.update(model="os.system"), "does not have"),
-        (lambda h, t: h.update(model=["ease"]), "whole model"),
-        (lambda h, t: h.pop("model"), "whole model"),
+        (lambda h, t: h.update(model="os.system"), "is not registered"),
+        (lambda h, t: h.update(model=["ease"]), "complete model"),
+        (lambda h, t: h.pop("model"), "complete model"),
         (lambda h, t: h["parameters"].update(l2=-5), "l2"),
         (lambda h, t: h["parameters"].update(surprise=1), "surprise"),
-        (lambda h, t: h.update(parameters=None), "whole model"),
+        (lambda h, t: h.update(parameters=None), "complete model"),
         (lambda h, t: h.update(weights="pickle"), "pickle"),
         (lambda h, t: h.update(merge="often"), "merge"),
-        (lambda h, t: h.update(users=7), "whole model"),
-        (lambda h, t: h.update(users=2**70), "whole model"),
-        (lambda h, t: h.update(items=-1), "whole model"),
-        (lambda h, t: h.update(report={}), "whole model"),
+        (lambda h, t: h.update(users=7), "complete model"),
+        (lambda h, t: h.update(users=2**70), "complete model"),
+        (lambda h, t: h.update(items=-1), "complete model"),
+        (lambda h, t: h.update(report={}), "complete model"),
         (lambda h, t: t.pop("weights.weights"), "weights"),
         (lambda h, t: t.update({"weights.weights": np.zeros((2, 2), np.float32)}), "shape"),
-        (lambda h, t: t.pop("log.items"), "whole model"),
-        (lambda h, t: t.update({"log.items": np.array([0, 1, 1, 2, 0, 2, 99], np.int32)}), "whole model"),
+        (lambda h, t: t.pop("log.items"), "complete model"),
+        (lambda h, t: t.update({"log.items": np.array([0, 1, 1, 2, 0, 2, 99], np.int32)}), "complete model"),
         (lambda h, t: t.update({"log.items": np.array([1, 0, 1, 2, 0, 2, 3], np.int32)}), "canonical"),
-        (lambda h, t: t.update({"log.pointers": np.array([0, 9, 4, 7], np.int32)}), "whole model"),
+        (lambda h, t: t.update({"log.pointers": np.array([0, 9, 4, 7], np.int32)}), "complete model"),
         (lambda h, t: t.update({"log.weights": t["log.weights"].astype(np.float64)}), "canonical"),
-        (lambda h, t: t.update({"users": np.frombuffer(b"not arrow", np.uint8)}), "whole model"),
-        (lambda h, t: t.pop("items"), "whole model"),
-        (lambda h, t: np.put(t["weights.weights"], 5, np.nan), "whole model .*'weights' that is not finite"),
-        (lambda h, t: np.put(t["weights.weights"], 15, -np.inf), "whole model .*'weights' that is not finite"),
-        (lambda h, t: h["report"].update(seconds=3), "whole model .*seconds"),
-        (lambda h, t: h["report"].update(seconds={"gram": "long"}), "whole model .*number"),
-        (lambda h, t: h["report"].update(residual="small"), "whole model .*number"),
-        (lambda h, t: h["report"].update(unit=-1.0), "whole model .*factor of the users"),
-        (lambda h, t: h["report"].update(unit="1"), "whole model .*factor of the users"),
-        (lambda h, t: h.update(report=[]), "whole model"),
+        (lambda h, t: t.update({"users": np.frombuffer(b"not arrow", np.uint8)}), "complete model"),
+        (lambda h, t: t.pop("items"), "complete model"),
+        (lambda h, t: np.put(t["weights.weights"], 5, np.nan), "complete model .*'weights' that is not finite"),
+        (lambda h, t: np.put(t["weights.weights"], 15, -np.inf), "complete model .*'weights' that is not finite"),
+        (lambda h, t: h["report"].update(seconds=3), "complete model .*seconds"),
+        (lambda h, t: h["report"].update(seconds={"gram": "long"}), "complete model .*number"),
+        (lambda h, t: h["report"].update(residual="small"), "complete model .*number"),
+        (lambda h, t: h["report"].update(unit=-1.0), "complete model .*factor of the user"),
+        (lambda h, t: h["report"].update(unit="1"), "complete model .*factor of the user"),
+        (lambda h, t: h.update(report=[]), "complete model"),
     ],
 )
 def test_a_forged_file_is_an_error(tmp_path, change, text):
@@ -136,7 +136,7 @@ def test_a_forged_vector_is_an_error(tmp_path, name, value, verify):
     path = tmp_path / "x.mono"
     tiny("dual").save(path)
     forged(path, lambda h, t: np.put(t[name], 1, value))
-    with pytest.raises(ModelFileError, match=r"does not hold a whole model .*(finite|above 0)"):
+    with pytest.raises(ModelFileError, match=r"does not contain a complete model .*(finite|above 0)"):
         mg.load(path, verify=verify)
 
 
@@ -147,7 +147,7 @@ def test_a_forged_inverse_is_an_error_when_it_is_read(tmp_path, monkeypatch):
     assert mg.load(path, verify=False).name == "deql"
     for block in (1, 3, 4, 6, 9, 1 << 20):
         monkeypatch.setattr("monogram.models.files._BLOCK", block)
-        with pytest.raises(ModelFileError, match=r"does not hold a whole model .*'inverse'"):
+        with pytest.raises(ModelFileError, match=r"does not contain a complete model .*'inverse'"):
             mg.load(path)
 
 
@@ -156,7 +156,7 @@ def test_forged_popularity_is_an_error(tmp_path, verify):
     path = tmp_path / "x.mono"
     tiny(model=mg.Popularity()).save(path)
     forged(path, lambda h, t: np.put(t["weights.scores"], 0, np.nan))
-    with pytest.raises(ModelFileError, match=r"does not hold a whole model .*'scores'"):
+    with pytest.raises(ModelFileError, match=r"does not contain a complete model .*'scores'"):
         mg.load(path, verify=verify)
 
 

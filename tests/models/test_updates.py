@@ -307,7 +307,7 @@ def test_an_error_leaves_the_model_as_it_was(solver, monkeypatch):
         for one, other in zip(after[3], before[3], strict=True):
             np.testing.assert_array_equal(one, other)
 
-    check(UnknownIdError, "'tea'.*add_items", lambda: model.add_users(strange))
+    check(UnknownIdError, "'tea'.*add them with new_items=True", lambda: model.add_users(strange))
     check(UnknownIdError, "'nobody'", lambda: model.forget_users(["user-001", "nobody"]))
     check(ParameterError, "'i01'", lambda: model.add_items(["new", "i01"]))
     check(DataError, "none of the log's", lambda: model.forget_users(list(model.log_.users)))

@@ -198,15 +198,15 @@ def test_a_refused_file_is_not_overwritten(folder):
 
 
 def test_a_file_replaced_during_a_save_is_not_overwritten(folder, monkeypatch):
-    writes = files.store._write
+    save_file = files.store.writer.save_file
 
-    def late(target, *rest):
-        os.utime(target)  # as good as another file
-        writes(target, *rest)
+    def late(*arguments, **options):
+        os.utime(folder / "shop.mono")  # as good as another file
+        save_file(*arguments, **options)
 
     with following(folder, snapshot=1000) as state:
         before = (folder / "shop.mono").read_bytes()
-        monkeypatch.setattr(files.store, "_write", late)
+        monkeypatch.setattr(files.store.writer, "save_file", late)
         tell(state, LogChange("bob smith"))
         until(lambda: "still holds users who were forgotten" in (state.refresher.error or ""))
         assert (folder / "shop.mono").read_bytes() == before

@@ -125,7 +125,7 @@ class Fickle(Fixed):
         return super().score(histories, items, threads) + 1
 
 
-@pytest.mark.parametrize(("kind", "law"), [(Leaky, "exactly min"), (Fickle, "rank as")])
+@pytest.mark.parametrize(("kind", "law"), [(Leaky, "has min"), (Fickle, "ranks by the values of `score`")])
 def test_a_broken_model_is_found_out(kind, law):
     @dataclass(kw_only=True, eq=False)
     class Broken(Recommender):

@@ -1,4 +1,4 @@
-"""The commands, one file each. Data goes to stdout, talk to stderr."""
+"""The commands, one file each. Results go to stdout, diagnostics to stderr."""
 
 from monogram.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The program `monogram`: finds the command, and turns errors into a line and an exit code."""
+"""The program `monogram`: dispatches to the commands, and turns errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ import typer
 from typer.core import TyperGroup
 
 from monogram._version import __version__
-from monogram.cli.common import talk
-from monogram.errors import MonogramError, StorageError, one_of
+from monogram.cli.flags import flag_of
+from monogram.cli.output import print_stderr
+from monogram.errors import MonogramError, StorageError, one_of, render
 
-# Each command is a module here with a `command`; it is imported when it is called, so that the help is quick.
+# Each command is a module of this package with a `command`. It is imported on use, so that the help is fast.
 COMMANDS = {
-    "demo": "The whole way on the embedded sample, in a few seconds.",
-    "fit": "Learn from a log and write a model file.",
+    "demo": "A tour on the embedded sample, in a few seconds.",
+    "fit": "Fit a model to a log and write a model file.",
     "update": "Add events to a model file, or forget users, without a refit.",
-    "recommend": "Ranked items for known users, a history, or everyone.",
-    "similar": "Items like the given ones.",
-    "explain": "Why an item is recommended.",
-    "evaluate": "Measure models on a log, with intervals.",
-    "tune": "Find the best setting for a log, within a budget.",
+    "recommend": "Recommend items for known users, a history, or all users.",
+    "similar": "List the items most similar to given items.",
+    "explain": "Explain why an item is recommended.",
+    "evaluate": "Evaluate models on a log, with confidence intervals.",
+    "tune": "Find the best hyperparameters for a log, within a budget.",
     "serve": "Serve models over HTTP, with a web page.",
-    "plan": "What a fit would cost, before it costs anything.",
-    "inspect": "What is in a model file, without loading it.",
-    "reproduce": "The papers' tables: their numbers beside ours.",
-    "data": "The public data sets the papers use.",
+    "plan": "Show the memory and time that a fit would take, without fitting.",
+    "inspect": "Show the header of a model file, without loading the model.",
+    "reproduce": "Reproduce the tables of papers: published numbers beside measured ones.",
+    "data": "List, describe and download the public data sets of the papers.",
 }
 
 
@@ -42,7 +43,7 @@ CLOSED_PIPE, TERMINATED = 141, 143
 
 
 class Commands(TyperGroup):
-    """The commands, imported one by one as they are asked for."""
+    """The group of commands; each is imported when it is called."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the command line."""
@@ -55,7 +56,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of the way a user goes."""
+        """Names in the order of a typical workflow."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -69,9 +70,9 @@ class Commands(TyperGroup):
                 typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False),
             )
             command.command(name=cmd_name)(function)
-        found = typer.main.get_command(command)
-        found.name = cmd_name
-        return found
+        click_command = typer.main.get_command(command)
+        click_command.name = cmd_name
+        return click_command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list in the help, without importing the commands."""
@@ -81,7 +82,7 @@ class Commands(TyperGroup):
 
 @contextmanager
 def _pipe() -> Iterator[None]:
-    """A closed pipe has its exit code here: typer would answer it with 1, as it answers an error."""
+    """Inside, a closed pipe ends the program with its own exit code; typer would exit with 1, as for an error."""
     try:
         yield
     except BrokenPipeError as error:
@@ -91,7 +92,7 @@ def _pipe() -> Iterator[None]:
 app = typer.Typer(
     name="monogram",
     cls=Commands,
-    help="Closed-form recommenders: a log of who-used-what goes in; ranked, explained items come out.",
+    help="Closed-form recommenders: from a log of user-item events to ranked, explained items.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -111,10 +112,10 @@ def options(
 
 
 def main() -> None:
-    """Run the program: every way it can end is here, but for wrong usage and Ctrl-C (130), which typer answers."""
+    """Run the program and exit with its code. Wrong usage (2) and Ctrl-C (130) are handled by typer."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # an id the terminal cannot show is no reason to stop
+            stream.reconfigure(errors="backslashreplace")  # an id that the terminal cannot show is escaped
     try:
         with stoppable():
             try:
@@ -125,22 +126,22 @@ def main() -> None:
     except MonogramError as error:
         if os.environ.get("MONOGRAM_DEBUG"):
             raise
-        talk(f"monogram: {error}")
+        print_stderr(f"monogram: {render(error, flag_of)}")
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO):
             raise
-        _unplug()
+        _discard_stdout()
         if error.errno == errno.EPIPE:
             sys.exit(CLOSED_PIPE)
-        talk(f"monogram: the output cannot be written: {error.strerror}")
+        print_stderr(f"monogram: the output cannot be written: {error.strerror}")
         sys.exit(StorageError.exit_code)
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Inside, SIGTERM is an exit that lets files be cleaned up; what a signal leaves half made ends in silence."""
-    stopped, complain = False, sys.unraisablehook
+    """Inside, SIGTERM raises `SystemExit`, so that temporary files are removed; finalizers fail silently."""
+    stopped, original_hook = False, sys.unraisablehook
 
     def stop(number: int, frame: Any) -> None:
         nonlocal stopped
@@ -149,23 +150,23 @@ def stoppable() -> Iterator[None]:
             sys.exit(TERMINATED)
         signal.default_int_handler(number, frame)
 
-    def tell(what: Any) -> None:
+    def hook(error: Any) -> None:
         if not stopped:
-            complain(what)
+            original_hook(error)
 
-    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
+    handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
-    sys.unraisablehook = tell
+        handlers[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
+    sys.unraisablehook = hook
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
         if not stopped:
-            sys.unraisablehook = complain
+            sys.unraisablehook = original_hook
 
 
-def _unplug() -> None:
-    """Send what is left in the buffer of stdout nowhere, or Python complains about it at exit."""
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device: Python would report the unwritten buffer at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`monogram fit`: a log in, a model file out."""
+"""`monogram fit`: fit a model to a log, and write a model file."""
 
 from __future__ import annotations
 
@@ -11,20 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import (
-    ClusterAddress,
-    Json,
-    Memory,
-    ModelName,
-    Scratch,
-    Threads,
-    answer,
-    not_over,
-    read_log,
-    talk,
-    telling,
-)
-from monogram.cli.flags import KeepGram, Solver, column_flags, make, model_flags, split_solver
+from monogram.cli.flags import KeepGram, Solver, column_flags, make_model, model_flags, split_solver
+from monogram.cli.output import check_output, print_json, print_stderr, read_log, warnings_on_stderr
+from monogram.cli.shared_options import ClusterAddress, Json, Memory, ModelName, Scratch, Threads
 
 
 @model_flags
@@ -46,40 +35,41 @@ def command(
     cluster: ClusterAddress = None,
     json: Json = False,
 ) -> None:
-    """Learn from a log and write a model file."""
+    """Fit a model to a log and write a model file."""
     from monogram.models import clusters
 
     chosen = split_solver(model, solver, parameters)
     if chosen == "disk" and scratch is None:
         scratch = output.absolute().parent
-    how: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
-    how |= {"solver": chosen, "scratch": scratch}
-    made = make(model, parameters)
-    not_over(output, log)
-    made.plan((1, 1, 1), **how)  # wrong options, before reading
-    clusters.check(made, cluster, chosen)
+    options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
+    options |= {"solver": chosen, "scratch": scratch}
+    recommender = make_model(model, parameters)
+    check_output(output, log)
+    recommender.plan((1, 1, 1), **options)  # reports wrong options before the log is read
+    clusters.check(recommender, cluster, chosen)
     with clusters.held(cluster) as held:
         data = read_log(log, columns)
-        plan = made.plan(data, **how, cluster=held)
-        talk(str(plan))
+        plan = recommender.plan(data, **options, cluster=held)
+        print_stderr(str(plan))
         with resumable(scratch if plan.chosen.disk else None):
-            with live(plan) as progress, telling():
-                made.fit(data, **how, progress=progress, cluster=held)
-            made.save(output)
-    talk(str(made.report_))
-    talk(f"wrote {output}")
+            with live(plan) as progress, warnings_on_stderr():
+                recommender.fit(data, **options, progress=progress, cluster=held)
+            recommender.save(output)
+    print_stderr(str(recommender.report_))
+    print_stderr(f"wrote {output}")
     if json:
-        answer({"model": model, "parameters": made.params(), "output": str(output)} | dataclasses.asdict(made.report_))
+        summary = {"model": model, "parameters": recommender.params(), "output": str(output)}
+        print_json(summary | dataclasses.asdict(recommender.report_))
 
 
 @contextmanager
 def resumable(scratch: Path | None) -> Iterator[None]:
-    """Inside, a fit on disk that is stopped says where it goes on from."""
+    """Inside, a fit on disk that is interrupted prints how to resume it."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         if scratch is not None and any(scratch.glob("monogram-*/journal.jsonl")):
-            talk(f"stopped: what is finished is kept in {scratch}/monogram-…; the same command goes on from there")
+            print_stderr(f"stopped: finished work is in {scratch}/monogram-…; run the same command to resume")
         raise
 
 

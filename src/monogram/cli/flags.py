@@ -1,4 +1,4 @@
-"""Flags that commands share: the models' parameters (from the dataclasses and nowhere else), and how a log is read."""
+"""Flags made from the models' dataclasses, and the flags that say how a log is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.errors import ParameterError
+from monogram.errors import Option, ParameterError
 
 Command = Callable[..., Any]
 
@@ -18,62 +18,75 @@ def _column(flag: str, text: str) -> Any:
     return Annotated[str | None, typer.Option(flag, help=text)]
 
 
+# Options of the library whose flag has another name, and those that are switches, without a value.
+OTHER_NAMES = {name: f"--{name}-column" for name in ("user", "item", "weight", "time")} | {
+    "on_error": "--skip-bad-rows"
+}
+SWITCHES = {"on_error", "new_items"}
+
+
+def flag_of(option: Option) -> str:
+    """An option that a message of the library mentions, as it is written on the command line."""
+    flag = OTHER_NAMES.get(option.name, "--" + option.name.replace("_", "-"))
+    return f"{flag} {option.value}" if option.value and option.name not in SWITCHES else flag
+
+
 READING: dict[str, Any] = {
-    "user_column": _column("--user-column", "Column of the users; guessed when not given."),
-    "item_column": _column("--item-column", "Column of the items; guessed when not given."),
-    "weight_column": _column("--weight-column", "Column of weights; none when not given."),
-    "time_column": _column("--time-column", "Column of times; none when not given."),
+    "user_column": _column("--user-column", "Column of the users; by default guessed from the names."),
+    "item_column": _column("--item-column", "Column of the items; by default guessed from the names."),
+    "weight_column": _column("--weight-column", "Column of the weights; by default none."),
+    "time_column": _column("--time-column", "Column of the times; by default none."),
     "skip_bad_rows": Annotated[
-        bool | None, typer.Option("--skip-bad-rows", help="Leave unreadable rows out, and count them.")
+        bool | None, typer.Option("--skip-bad-rows", help="Skip rows that cannot be read, and count them.")
     ],
 }
 
 
 def column_flags(command: Command) -> Command:
-    """Give a command the flags of how a log is read; it receives those set as `columns`, for `read_log`."""
+    """Add the flags for reading a log to a command; it receives the values that were set as `columns`."""
 
-    def gather(given: dict[str, Any]) -> dict[str, Any]:
-        how = {"on_error": "skip"} if given.pop("skip_bad_rows") else {}
-        return how | {name.removesuffix("_column"): value for name, value in given_only(given).items()}
+    def gather(values: dict[str, Any]) -> dict[str, Any]:
+        options = {"on_error": "skip"} if values.pop("skip_bad_rows") else {}
+        return options | {name.removesuffix("_column"): value for name, value in without_none(values).items()}
 
     return _flagged(command, "columns", [_option(name, hint) for name, hint in READING.items()], gather)
 
 
 def model_flags(command: Command) -> Command:
-    """Give a command a flag for each parameter of any model; it receives those that were set as `parameters`."""
+    """Add a flag for each parameter of any model; the command receives the values that were set as `parameters`."""
     from monogram.models.registry import MODELS
 
     fields: dict[str, list[tuple[str, Any]]] = {}
     taken = inspect.signature(command).parameters
     for name, kind in MODELS.items():
-        for one in dataclasses.fields(kind):
-            if one.name not in taken:  # --solver: see split_solver
-                fields.setdefault(one.name, []).append((name, one))
-    return _flagged(command, "parameters", [_flag(name, owners) for name, owners in fields.items()], given_only)
+        for parameter in dataclasses.fields(kind):
+            if parameter.name not in taken:  # --solver: see split_solver
+                fields.setdefault(parameter.name, []).append((name, parameter))
+    return _flagged(command, "parameters", [_flag(name, owners) for name, owners in fields.items()], without_none)
 
 
-def given_only(values: dict[str, Any]) -> dict[str, Any]:
-    """The values that were set."""
+def without_none(values: dict[str, Any]) -> dict[str, Any]:
+    """The values that are not None: the flags that were set."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _flagged(
     command: Command, into: str, extra: list[inspect.Parameter], gather: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> Command:
-    """The command with more flags, which it receives together in one argument."""
+    """The command with additional flags, which it receives in one argument named `into`."""
 
-    def run(**given: Any) -> Any:
-        gathered = gather({one.name: given.pop(one.name) for one in extra})
-        return command(**given, **{into: gathered})
+    def run(**values: Any) -> Any:
+        gathered = gather({flag.name: values.pop(flag.name) for flag in extra})
+        return command(**values, **{into: gathered})
 
     hints = inspect.get_annotations(command, eval_str=True)
     own = [
-        one.replace(annotation=hints[one.name], kind=inspect.Parameter.KEYWORD_ONLY)
-        for one in inspect.signature(command).parameters.values()
-        if one.name != into
+        parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(command).parameters.values()
+        if parameter.name != into
     ]
     run.__signature__ = inspect.Signature([*own, *extra])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in [*own, *extra]}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *extra]}
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run
 
@@ -87,7 +100,7 @@ def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
     default, text = owners[0][1].default, _help(name, owners)
     if isinstance(default, bool):
         hint: Any = Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=text, rich_help_panel="Model")]
-    elif any(one.metadata.get("many") for _, one in owners):
+    elif any(parameter.metadata.get("many") for _, parameter in owners):
         option = typer.Option(flag, help=text, rich_help_panel="Model", parser=numbers, metavar="FLOAT[,…]")
         hint = Annotated[Any, option]
     else:
@@ -97,34 +110,36 @@ def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
 
 
 def _help(name: str, owners: list[tuple[str, Any]]) -> str:
-    """What the parameter means, and to whom; where it means different things, each of them."""
+    """The meaning of a parameter, its models and defaults; several where models give it different meanings."""
     meanings: dict[str, list[tuple[str, Any]]] = {}
-    for owner, one in owners:
-        meanings.setdefault(one.metadata.get("help", name), []).append((owner, one))
+    for model, parameter in owners:
+        meanings.setdefault(parameter.metadata.get("help", name), []).append((model, parameter))
     return "; ".join(
-        f"{meaning} ({', '.join(owner for owner, _ in group)}; default {_defaults(group)})"
+        f"{meaning} ({', '.join(model for model, _ in group)}; default {_defaults(group)})"
         for meaning, group in meanings.items()
     )
 
 
 def _defaults(group: list[tuple[str, Any]]) -> str:
-    return " or ".join(sorted({"none" if one.default is None else str(one.default) for _, one in group}))
+    return " or ".join(
+        sorted({"none" if parameter.default is None else str(parameter.default) for _, parameter in group})
+    )
 
 
 def numbers(text: str) -> float | tuple[float, ...]:
-    """One number, or several with commas between them."""
+    """One number, or several separated by commas."""
     try:
-        found = tuple(float(one) for one in str(text).split(","))
+        values = tuple(float(number) for number in str(text).split(","))
     except ValueError:
-        raise typer.BadParameter(f"{text!r}; expected a number, or numbers with commas between them") from None
-    return found[0] if len(found) == 1 else found
+        raise typer.BadParameter(f"{text!r}; expected a number, or numbers separated by commas") from None
+    return values[0] if len(values) == 1 else values
 
 
 Solver = Annotated[
     list[str] | None,
     typer.Option(
         "--solver",
-        help="auto, primal or dual, for full-rank models disk or matrix_free; or the model's own, if it has a choice.",
+        help="auto, primal or dual; for full-rank models also disk or matrix_free; or a solver of the model itself.",
     ),
 ]
 
@@ -133,46 +148,46 @@ KeepGram = Annotated[
     bool,
     typer.Option(
         "--keep-gram",
-        help="Full-rank models: keep the Gram, a second square array, so that l2 and dropout can be changed later.",
+        help="Full-rank models: also store the Gram matrix, so that l2 and dropout can be changed later.",
     ),
 ]
 
 
-def split_solver(name: str, given: list[str] | None, parameters: dict[str, Any]) -> str:
-    """The solver of `fit`; one that is a parameter of the model goes to its parameters."""
+def split_solver(name: str, solvers: list[str] | None, parameters: dict[str, Any]) -> str:
+    """The solver of `fit`; a value of the model's own parameter `solver` goes to `parameters`."""
     from monogram.models.registry import model_class
 
     shared = model_class(name).solvers
-    fields = {one.name: one for one in dataclasses.fields(model_class(name))}
+    fields = {parameter.name: parameter for parameter in dataclasses.fields(model_class(name))}
     own = fields["solver"].metadata["choices"] if "solver" in fields else ()
     chosen = "auto"
-    for one in given or []:
-        if one in own:
-            parameters["solver"] = one
-        elif one in shared:
-            chosen = one
+    for solver in solvers or []:
+        if solver in own:
+            parameters["solver"] = solver
+        elif solver in shared:
+            chosen = solver
         else:
             choices = ", ".join((*shared, *own))
-            raise ParameterError(f"--solver {one!r}; expected one of {choices}")
+            raise ParameterError(f"--solver {solver!r}; expected one of {choices}")
     return chosen
 
 
-def fitting(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Those of the flags for several models that this one has."""
+def own_parameters(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that the model has, of those set for several models."""
     from monogram.models.registry import model_class
 
-    own = {one.name for one in dataclasses.fields(model_class(name))}
-    return {one: value for one, value in parameters.items() if one in own}
+    own = {parameter.name for parameter in dataclasses.fields(model_class(name))}
+    return {parameter: value for parameter, value in parameters.items() if parameter in own}
 
 
-def make(name: str, parameters: dict[str, Any]) -> Any:
+def make_model(name: str, parameters: dict[str, Any]) -> Any:
     """A model from its name and the flags that were set."""
     from monogram.models.registry import model_class
 
     kind = model_class(name)
-    own = {one.name for one in dataclasses.fields(kind)}
-    strange = [one for one in parameters if one not in own]
-    if strange:
-        flags = ", ".join("--" + one.replace("_", "-") for one in sorted(own)) or "none"
-        raise ParameterError(f"{name} has no --{strange[0].replace('_', '-')}; its flags are {flags}")
+    own = {parameter.name for parameter in dataclasses.fields(kind)}
+    unknown = [parameter for parameter in parameters if parameter not in own]
+    if unknown:
+        flags = ", ".join("--" + parameter.replace("_", "-") for parameter in sorted(own)) or "none"
+        raise ParameterError(f"{name} has no --{unknown[0].replace('_', '-')}; its flags are {flags}")
     return kind(**parameters)

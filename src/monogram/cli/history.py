@@ -1,4 +1,4 @@
-"""`--history`: item ids on one line of CSV, and what may have been meant where an id is unknown."""
+"""`--history`: item ids as one line of CSV, and suggestions for unknown ids."""
 
 from __future__ import annotations
 
@@ -7,50 +7,53 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from monogram.cli.alike import alike
-from monogram.cli.common import few
+from monogram.cli.output import quoted_ids
+from monogram.cli.suggestions import similar_ids
 from monogram.errors import ParameterError
 
-RULE = "ids in --history are separated by commas, and an id with a comma stands in double quotes, as in CSV"
-JOINED = 5  # pieces between commas that may be one id
+RULE = (
+    "ids in --history are separated by commas, and an id that contains a comma is written in double quotes, as in CSV"
+)
+MOST_JOINED = 5  # pieces between commas that are tried as one id
 
 
 def parse_history(text: str, flag: str = "--history") -> list[str]:
-    """Ids from one line of CSV: an id with a comma stands in double quotes; nothing is an empty list."""
+    """Ids from one line of CSV, where an id that contains a comma is quoted; an empty text has no ids."""
     try:
-        found = list(csv.reader([text], skipinitialspace=True, strict=True))
+        lines = list(csv.reader([text], skipinitialspace=True, strict=True))
     except csv.Error as error:
         raise ParameterError(
             f'{flag} {text!r} cannot be read ({error}); expected ids such as a,b or, with a comma inside, "a, b",c'
         ) from error
-    return [one for one in found[0] if one] if found else []
+    return [id_ for id_ in lines[0] if id_] if lines else []
 
 
 def advice(texts: Iterable[str], unknown: Iterable[Any], items: Any) -> str:
-    """What to say after the unknown items: nothing if none is from a history, else the rule and known ids like them."""
-    lost = set(unknown)
-    asked = [text for text in texts if lost.intersection(parse_history(text))]
-    if not asked:
+    """The end of a message about unknown items: for those of a history, the quoting rule and similar known ids."""
+    unknown_ids = set(unknown)
+    affected = [text for text in texts if unknown_ids.intersection(parse_history(text))]
+    if not affected:
         return ""
-    meant = [one for text in asked for one in _meant(text, items)]
-    return f"; {RULE}" + (f". Did you mean {few(meant)}, as in --history {_quoted(meant[0])}?" if meant else "")
+    similar = [id_ for text in affected for id_ in _similar(text, items)]
+    question = f". Did you mean {quoted_ids(similar)}, as in --history {_quoted(similar[0])}?" if similar else ""
+    return f"; {RULE}{question}"
 
 
-def _meant(text: str, items: Any) -> list[Any]:
-    """Known ids that the text may hold beside those it was read as."""
-    read = parse_history(text)
-    return [one for one in alike([*_runs(text.split(",")), *read], items) if str(one) not in read]
+def _similar(text: str, items: Any) -> list[Any]:
+    """Known ids similar to parts of the text, other than the ids that it was parsed to."""
+    parsed = parse_history(text)
+    return [id_ for id_ in similar_ids([*_runs(text.split(",")), *parsed], items) if str(id_) not in parsed]
 
 
 def _runs(pieces: Sequence[str]) -> Iterator[str]:
-    """Neighbours joined by their commas again."""
+    """Neighbouring pieces joined by their commas, for ids that contain commas."""
     for start in range(len(pieces)):
-        for stop in range(start + 1, min(start + JOINED, len(pieces)) + 1):
+        for stop in range(start + 1, min(start + MOST_JOINED, len(pieces)) + 1):
             yield ",".join(pieces[start:stop])
 
 
-def _quoted(one: Any) -> str:
-    """An id as it is written on a command line."""
-    text = str(one)
+def _quoted(id_: Any) -> str:
+    """An id as it is written on the command line."""
+    text = str(id_)
     plain = '"' not in text and parse_history(text) == [text]
     return shlex.quote(text if plain else '"' + text.replace('"', '""') + '"')

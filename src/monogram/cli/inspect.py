@@ -1,4 +1,4 @@
-"""`monogram inspect`: the header of a model file; the matrix stays on the disk."""
+"""`monogram inspect`: the header of a model file; the weights are not read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from monogram.cli.common import Json, answer, draw
+from monogram.cli.output import print_json, print_table
+from monogram.cli.shared_options import Json
 
 Lines: TypeAlias = list[tuple[str, str]]
 
@@ -16,18 +17,18 @@ def command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model file, as written by fit.")],
     as_json: Json = False,
 ) -> None:
-    """What is in a model file, without loading it.
+    """Show the header of a model file, without loading the model.
 
-    Only the header is read, and checked against its checksum; the matrix is not.
+    The header is compared with its checksum; the weights are not read.
     """
     from monogram import store
 
     header = store.read_header(model)
     size = os.stat(model).st_size
     if as_json:
-        answer({"file": model, "bytes": size} | header)
+        print_json({"file": model, "bytes": size} | header)
     else:
-        draw([{"what": name, "value": value} for name, value in _lines(model, size, header)])
+        print_table([{"what": name, "value": value} for name, value in _lines(model, size, header)])
 
 
 def _lines(path: str, size: int, header: dict[str, Any]) -> Lines:

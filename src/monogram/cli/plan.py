@@ -1,4 +1,4 @@
-"""`monogram plan`: solver, bytes, flops and seconds of a fit that is not done."""
+"""`monogram plan`: solver, bytes, flops and seconds of a fit, without fitting."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import ClusterAddress, Json, Memory, ModelName, Scratch, Threads, answer, read_log
-from monogram.cli.flags import KeepGram, Solver, column_flags, make, model_flags, split_solver
+from monogram.cli.flags import KeepGram, Solver, column_flags, make_model, model_flags, split_solver
+from monogram.cli.output import print_json, read_log
+from monogram.cli.shared_options import ClusterAddress, Json, Memory, ModelName, Scratch, Threads
 from monogram.errors import ParameterError
 
 
@@ -15,12 +16,12 @@ from monogram.errors import ParameterError
 @column_flags
 def command(
     log: Annotated[
-        str | None, typer.Argument(metavar="LOG", help="Log that would be fitted, a file or folder; or give --size.")
+        str | None, typer.Argument(metavar="LOG", help="Log to plan for, a file or folder; or give --size.")
     ] = None,
     model: ModelName = "ease",
     size: Annotated[
         str | None,
-        typer.Option("--size", metavar="USERS,ITEMS,EVENTS", help="When there is no log yet: 30000,40000,800000."),
+        typer.Option("--size", metavar="USERS,ITEMS,EVENTS", help="Plan without a log, such as 30000,40000,800000."),
     ] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     memory: Memory = None,
@@ -34,31 +35,33 @@ def command(
     parameters: dict[str, Any],
     columns: dict[str, Any],
 ) -> None:
-    """What a fit would cost, before it costs anything.
+    """Show the memory and time that a fit would take, without fitting.
 
-    A plan over the memory budget is still shown; the exit code then is that of a fit refused for its memory.
+    A plan above the memory budget is shown too; the exit code is then that of a fit refused for its memory.
     """
     from monogram.models import clusters
 
     if (log is None) == (size is None):
-        raise ParameterError("plan for what? give either a log or --size users,items,events")
+        raise ParameterError(
+            "neither or both of a log and --size were given; expected a log, or --size users,items,events"
+        )
     chosen = split_solver(model, solver, parameters)
-    recommender = make(model, parameters)
-    given = parse_size(size) if size is not None else read_log(str(log), columns)
-    how: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
+    recommender = make_model(model, parameters)
+    log_or_size = parse_size(size) if size is not None else read_log(str(log), columns)
+    options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
     with clusters.held(cluster) as held:
-        found = recommender.plan(given, **how, solver=chosen, scratch=scratch, cluster=held)
+        plan = recommender.plan(log_or_size, **options, solver=chosen, scratch=scratch, cluster=held)
     if as_json:
-        answer(_document(model, recommender, found))
+        print_json(_document(model, recommender, plan))
     else:
-        print(found, flush=True)
-    found.require()
+        print(plan, flush=True)
+    plan.require()
 
 
 def parse_size(text: str) -> tuple[int, int, int]:
     """Three whole numbers from a text such as 30000,40000,800000."""
     try:
-        users, items, events = (int(one) for one in text.split(","))
+        users, items, events = (int(number) for number in text.split(","))
     except ValueError:
         raise ParameterError(
             f"--size {text!r}: expected three whole numbers, users,items,events, such as 30000,40000,800000"
@@ -66,16 +69,16 @@ def parse_size(text: str) -> tuple[int, int, int]:
     return users, items, events
 
 
-def _document(name: str, model: Any, found: Any) -> dict[str, Any]:
+def _document(name: str, model: Any, plan: Any) -> dict[str, Any]:
     return {
         "model": name,
         "parameters": model.params(),
-        "users": found.users,
-        "items": found.items,
-        "events": found.events,
-        "dtype": found.dtype,
-        "budget": found.budget,
-        "fits": found.fits,
-        "chosen": found.chosen.solver,
-        "costs": found.rows(),
+        "users": plan.users,
+        "items": plan.items,
+        "events": plan.events,
+        "dtype": plan.dtype,
+        "budget": plan.budget,
+        "fits": plan.fits,
+        "chosen": plan.chosen.solver,
+        "costs": plan.rows(),
     }

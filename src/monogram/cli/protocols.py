@@ -1,4 +1,4 @@
-"""The protocols as flags: what each one's function takes, and nothing else."""
+"""The split protocols as flags: each protocol takes the arguments of its function in `monogram.splits`."""
 
 from __future__ import annotations
 
@@ -9,94 +9,99 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.flags import given_only
+from monogram.cli.flags import without_none
 from monogram.data import options
 from monogram.data.splits import PROTOCOLS
 from monogram.errors import ParameterError, one_of
 
 
-def names_of_protocols(incomplete: str) -> list[str]:
-    """What a shell offers for a protocol."""
+def complete_protocol(incomplete: str) -> list[str]:
+    """Shell completion of a protocol."""
     return [name for name in PROTOCOLS if name.startswith(incomplete)]
 
 
 ProtocolName = Annotated[
-    str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.", autocompletion=names_of_protocols)
+    str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.", autocompletion=complete_protocol)
 ]
 Share = Annotated[
-    float | None, typer.Option("--share", help="Share of events held back (holdout, strong, temporal; 0.2).")
+    float | None, typer.Option("--share", help="Share of events held out (holdout, strong, temporal; default 0.2).")
 ]
-Users = Annotated[
-    str | None, typer.Option("--users", help="How many users are held out, or their share (strong; 0.2).")
-]
+Users = Annotated[str | None, typer.Option("--users", help="Number or share of users held out (strong; default 0.2).")]
 At = Annotated[
-    str | None, typer.Option("--at", help="Moment of the cut: a date such as 2025-06-01, or a number (temporal).")
+    str | None, typer.Option("--at", help="Time of the cut: a date such as 2025-06-01, or a number (temporal).")
 ]
-Part = Annotated[str | None, typer.Option("--part", help="test or validation (ratio811; test).")]
+Part = Annotated[str | None, typer.Option("--part", help="test or validation (ratio811; default test).")]
 
 
-def given_flags(share: float | None, users: str | None, at: str | None, part: str | None) -> dict[str, Any]:
-    """The flags of the protocols by the name of the argument."""
-    return {"share": share, "users": number_or((int, float), users), "at": number_or((int, float), at), "part": part}
+def protocol_arguments(share: float | None, users: str | None, at: str | None, part: str | None) -> dict[str, Any]:
+    """The values of the protocols' flags, by the names of the arguments."""
+    return {
+        "share": share,
+        "users": number_or_text((int, float), users),
+        "at": number_or_text((int, float), at),
+        "part": part,
+    }
 
 
 class Protocol:
-    """A named way to cut a log, with the arguments it was given.
+    """A split protocol and its arguments.
 
     Parameters
     ----------
     name : one of `monogram.splits`
-    given : values of flags by the name of the argument, None where a flag was not set
-    seed : of the split, where it has one
+    values : values of the flags by the names of the arguments, None where a flag was not set
+    seed : seed of the split, where it is random
     """
 
-    def __init__(self, name: str, given: dict[str, Any], seed: int) -> None:
+    def __init__(self, name: str, values: dict[str, Any], seed: int) -> None:
         if name not in PROTOCOLS:
             raise ParameterError(f"there is no protocol {name!r}; {one_of(name, PROTOCOLS)}")
-        self.name, self._cut = name, PROTOCOLS[name]
-        defaults = {one.name: one.default for one in list(inspect.signature(self._cut).parameters.values())[1:]}
-        own = given_only(given)
+        self.name, self._split = name, PROTOCOLS[name]
+        defaults = {
+            argument.name: argument.default for argument in list(inspect.signature(self._split).parameters.values())[1:]
+        }
+        own = without_none(values)
         check_flags(name, own, defaults)
         checks = {"share": options.check_share, "users": options.check_users, "part": options.check_part}
-        for one, check in (checks | {"at": options.moment}).items():
-            if one in own:
-                check(own[one])
+        for argument, check in (checks | {"at": options.moment}).items():
+            if argument in own:
+                check(own[argument])
         options.check_seed(seed)
         self.arguments = defaults | own | ({"seed": seed} if "seed" in defaults else {})
 
     @property
     def reads_itself(self) -> bool:
-        """Whether it takes the file, not a log: fixed lists."""
-        return self._cut.__name__ == "public"
+        """Whether the protocol reads the file itself: fixed lists of train and test."""
+        return self._split.__name__ == "public"
 
-    def cut(self, log: Any) -> Any:
-        """The split."""
-        return self._cut(log, **self.arguments)
+    def split(self, log: Any) -> Any:
+        """Split a log."""
+        return self._split(log, **self.arguments)
 
     def validation(self, log: Any) -> Any:
-        """The validation part that the protocol itself has beside its test part; None where it has none."""
-        return self._cut(log, **self.arguments | {"part": "validation"}) if "part" in self.arguments else None
+        """The validation split that the protocol defines beside its test split, or None."""
+        return self._split(log, **self.arguments | {"part": "validation"}) if "part" in self.arguments else None
 
     def document(self) -> dict[str, Any]:
-        """Name and arguments, for JSON."""
+        """Name and arguments as JSON values."""
         return {"name": self.name, "arguments": self.arguments}
 
 
 def check_flags(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> None:
-    """Refuse a flag that the protocol does not have, and two that contradict each other."""
-    own = [f"--{one}" for one in defaults if one != "seed"]
-    for one in options:
-        if one not in defaults:
-            has = f"its own flags are {', '.join(own)}" if own else "its cut is fixed"
-            raise ParameterError(f"the protocol {name} has no --{one}: {has}")
+    """Refuse a flag that the protocol does not have, and flags that contradict each other."""
+    own = [f"--{argument}" for argument in defaults if argument != "seed"]
+    for argument in options:
+        if argument not in defaults:
+            has = f"its own flags are {', '.join(own)}" if own else "its split is fixed"
+            raise ParameterError(f"the protocol {name} has no --{argument}: {has}")
     if "at" in options and "share" in options:
         raise ParameterError(
-            "--at and --share were both given; expected one of them: the moment, or the share after it"
+            "--at and --share were both given; expected one of them: the time of the cut, or the share after it"
         )
 
 
-def number_or(kinds: tuple[Callable[[str], Any], ...], text: str | None) -> Any:
-    """A text as the first kind of number it can be, or as it is."""
+def number_or_text(kinds: tuple[Callable[[str], Any], ...], text: str | None) -> Any:
+    """The text as the first of the kinds of numbers that it can be parsed as, else the text."""
     if text is None:
         return None
     for kind in kinds:

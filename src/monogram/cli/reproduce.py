@@ -1,4 +1,4 @@
-"""`monogram reproduce`: a paper's tables, its numbers beside ours."""
+"""`monogram reproduce`: the tables of a paper, published numbers beside measured ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Memory, Threads, answer, draw, not_over, talk
+from monogram.cli.output import check_output, print_json, print_stderr, print_table
+from monogram.cli.shared_options import Json, Memory, Threads
 from monogram.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 LIST = "list"
 
 
-def names_of_papers(incomplete: str) -> list[str]:
-    """What a shell offers for a paper."""
+def complete_paper(incomplete: str) -> list[str]:
+    """Shell completion of a paper."""
     from monogram.reproduce.papers import PAPERS
 
     return [name for name in (LIST, *PAPERS) if name.startswith(incomplete)]
@@ -32,36 +33,39 @@ def _several(flag: str, text: str) -> Any:
 def command(
     paper: Annotated[
         str,
-        typer.Argument(metavar="PAPER", help="Name of a paper; list shows them.", autocompletion=names_of_papers),
+        typer.Argument(metavar="PAPER", help="Name of a paper; `list` shows the names.", autocompletion=complete_paper),
     ],
     data: Annotated[
-        str | None, typer.Option("--data", metavar="FOLDER", help="Where the data sets are; else MONOGRAM_DATA.")
+        str | None, typer.Option("--data", metavar="FOLDER", help="Folder of the data sets; by default MONOGRAM_DATA.")
     ] = None,
     dataset: Annotated[list[str] | None, _several("--dataset", "Only this data set, such as gowalla")] = None,
     row: Annotated[list[str] | None, _several("--row", "Only this row, such as EASE")] = None,
     table: Annotated[list[str] | None, _several("--table", "Only this table or figure, such as 'table 1'")] = None,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Choose settings on a validation cut of train, instead of known ones.")
+        bool, typer.Option("--tune", help="Tune settings on a validation split of train, instead of using known ones.")
     ] = False,
     budget: Annotated[
-        str, typer.Option("--budget", help="Of each search of --tune: 20m, 1h, or '200 settings'.")
+        str, typer.Option("--budget", help="Budget of each search of --tune: 20m, 1h, or '200 settings'.")
     ] = "20m",
-    peers: Annotated[bool, typer.Option("--peers", help="Also measure other libraries (comes later).")] = False,
+    peers: Annotated[bool, typer.Option("--peers", help="Also measure other libraries (not available yet).")] = False,
     output: Annotated[
         list[str] | None,
         typer.Option("-o", "--output", metavar="FILE", help="Report to write: .md or .html; may be repeated."),
     ] = None,
     cache: Annotated[
-        str | None, typer.Option("--cache", metavar="FOLDER", help="Where results are kept; else the system's place.")
+        str | None,
+        typer.Option(
+            "--cache", metavar="FOLDER", help="Folder of cached results; by default the cache folder of the system."
+        ),
     ] = None,
     memory: Memory = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """The papers' tables: their numbers beside ours.
+    """Reproduce the tables of papers: published numbers beside measured ones.
 
-    Results are kept: a second run is instant, and one that was interrupted goes on where it stopped. What cannot be
-    measured, for lack of a data set or a model, is in the report with the reason.
+    Results are cached: a second run is instant, and an interrupted run resumes. Cells that cannot be measured, because
+    a data set or a model is missing, are in the report with the reason.
     """
     from monogram.reports import writers
     from monogram.reproduce import papers
@@ -75,32 +79,32 @@ def command(
         return
     chosen = papers.get(paper)
     if peers:
-        raise ParameterError("--peers is not there yet: other libraries beside ours come in a later version")
-    for one in output or ():
-        writers.check(one)
-        not_over(one)
+        raise ParameterError("--peers is not available yet; leave it out")
+    for path in output or ():
+        writers.check(path)
+        check_output(path)
     folder = _folder(data)
     fit = {"memory": memory, "threads": threads}
-    kept = Cache(cache)
-    choose = Tuned(kept.folder, budget, fit, talk) if tune else None
-    runner = Runner(folder, kept, fit=fit, tell=talk, choose=choose)
+    results = Cache(cache)
+    choose = Tuned(results.folder, budget, fit, print_stderr) if tune else None
+    runner = Runner(folder, results, fit=fit, tell=print_stderr, choose=choose)
     cells = runner.run(chosen, Asked(dataset or (), row or (), table or ()))
     flags = {"--dataset": dataset, "--row": row, "--table": table}
-    for one in output or ():
-        written = writers.write(report(chosen, cells, _command(paper, flags, budget if tune else None)), one)
-        talk("written: " + ", ".join(map(str, written)))
+    for path in output or ():
+        written = writers.write(report(chosen, cells, _command(paper, flags, budget if tune else None)), path)
+        print_stderr("wrote " + ", ".join(map(str, written)))
     _show(cells, as_json, bool(output))
-    talk(summary(cells))
+    print_stderr(summary(cells))
 
 
 def _folder(data: str | None) -> Path | None:
     if data is not None and not Path(data).is_dir():
-        raise ParameterError(f"--data {data}: there is no such folder; expected the one that holds the data sets")
+        raise ParameterError(f"--data {data}: there is no such folder; expected the folder of the data sets")
     return None if data is None else Path(data)
 
 
 def _command(paper: str, flags: dict[str, list[str] | None], budget: str | None) -> str:
-    """How to get the same report; the folders are the reader's own."""
+    """The command that makes the same report, with a placeholder for the folder of the data sets."""
     words = ["monogram", "reproduce", paper, "--data", "DIR"]
     for flag, names in flags.items():
         for name in names or ():
@@ -113,26 +117,26 @@ def _list(as_json: bool) -> None:
 
     rows = [
         {
-            "name": one.name,
-            "paper": one.title,
-            "protocol": one.protocol,
-            "tables": ", ".join(table.name for table in one.tables),
-            "data sets": ", ".join(dict.fromkeys(name for table in one.tables for name in table.data)),
+            "name": paper.name,
+            "paper": paper.title,
+            "protocol": paper.protocol,
+            "tables": ", ".join(table.name for table in paper.tables),
+            "data sets": ", ".join(dict.fromkeys(name for table in paper.tables for name in table.data)),
         }
-        for one in PAPERS.values()
+        for paper in PAPERS.values()
     ]
     if as_json:
-        answer(rows)
+        print_json(rows)
     else:
-        draw(rows)
+        print_table(rows)
 
 
 def _show(cells: Sequence[Cell], as_json: bool, written: bool) -> None:
-    """The cells on stdout; where a report was written, only when JSON was asked for."""
+    """Print the cells; where a report was written, only as JSON and only with --json."""
     if as_json:
-        answer([cell.document() for cell in cells])
+        print_json([cell.document() for cell in cells])
     elif not written:
-        draw([_line(cell) for cell in cells])
+        print_table([_line(cell) for cell in cells])
 
 
 def _line(cell: Cell) -> dict[str, str]:

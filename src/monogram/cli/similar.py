@@ -1,4 +1,4 @@
-"""`monogram similar`: items like the given ones."""
+"""`monogram similar`: the items most similar to given items."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ from typing import Annotated
 
 import typer
 
-from monogram.cli.alike import hint
-from monogram.cli.common import Json, Threads, answer, draw, few, tell_unknown
+from monogram.cli.output import print_json, print_table, print_unknown_ids, quoted_ids
+from monogram.cli.shared_options import Json, Threads
+from monogram.cli.suggestions import suggestion
 from monogram.errors import UnknownIdError
 
 
 def command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model file, as written by fit.")],
     item: Annotated[list[str], typer.Argument(metavar="ITEM", help="Ids of one or more items.")],
-    k: Annotated[int, typer.Option("-k", metavar="N", help="How many items for each.")] = 10,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of similar items for each item.")] = 10,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Items like the given ones.
+    """List the items most similar to given items.
 
-    The measure is the model's own: the score of the other item for someone whose whole history is this one.
+    Similarity is the score of the other item for a history that consists of the given item alone.
     """
     from monogram.models.files import load
 
     fitted = load(model)
-    found = fitted.similar(item, k, threads=threads)
-    meant = hint(found.unknown_items, fitted.log_.items)
-    if len(found.unknown_items) == len(item):
-        raise UnknownIdError(f"the model knows no item {few(item)}{meant}")
-    tell_unknown("items", found.unknown_items, meant)
+    result = fitted.similar(item, k, threads=threads)
+    similar = suggestion(result.unknown_items, fitted.log_.items)
+    if len(result.unknown_items) == len(item):
+        raise UnknownIdError(f"the model knows no item {quoted_ids(item)}{similar}")
+    print_unknown_ids("items", result.unknown_items, similar)
     if as_json:
-        answer(found.rows())
+        print_json(result.rows())
     else:
-        draw(found.rows())
+        print_table(result.rows())

@@ -1,4 +1,4 @@
-"""`monogram update`: users come and go in a model file, without a refit."""
+"""`monogram update`: add events to a model file and forget users, without a refit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.common import Json, Memory, Threads, answer, few, not_over, read_log, talk
 from monogram.cli.flags import column_flags
 from monogram.cli.history import parse_history
+from monogram.cli.output import check_output, print_json, print_stderr, quoted_ids, read_log
 from monogram.cli.recommend import read_ids
-from monogram.errors import ParameterError, UnknownIdError
+from monogram.cli.shared_options import Json, Memory, Threads
+from monogram.errors import ParameterError
 
 
 @column_flags
@@ -20,26 +21,26 @@ def command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model file of a full-rank model, as written by fit.")],
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", help="The model file to write; may be MODEL itself, which stays till then."),
+        typer.Option("-o", "--output", help="The model file to write; may be MODEL itself, which is then replaced."),
     ],
     columns: dict[str, Any],
     add: Annotated[
-        str | None, typer.Option("--add", metavar="LOG", help="File with new events, of new or known users.")
+        str | None, typer.Option("--add", metavar="LOG", help="Log of new events, of new or known users.")
     ] = None,
     forget: Annotated[
         str | None, typer.Option("--forget", metavar="A,B", help="Users to forget, such as ann,bob.")
     ] = None,
     forget_file: Annotated[
-        str | None, typer.Option("--forget-file", metavar="FILE", help="File of users to forget, one a line.")
+        str | None, typer.Option("--forget-file", metavar="FILE", help="File of users to forget, one per line.")
     ] = None,
     new_items: Annotated[
-        bool, typer.Option("--new-items", help="Add items the model does not know; else they are an error.")
+        bool, typer.Option("--new-items", help="Add items that the model does not know, instead of refusing them.")
     ] = False,
     penalties: Annotated[
-        str, typer.Option("--penalties", help="followed (equal to a refit) or frozen (quicker, with dropout).")
+        str, typer.Option("--penalties", help="followed (equal to a refit) or frozen (faster with dropout).")
     ] = "followed",
     on_drift: Annotated[
-        str, typer.Option("--on-drift", help="When rounding has added up: refit, error or warn.")
+        str, typer.Option("--on-drift", help="When accumulated rounding errors are too large: refit, error or warn.")
     ] = "refit",
     memory: Memory = None,
     threads: Threads = None,
@@ -47,8 +48,8 @@ def command(
 ) -> None:
     """Add events to a model file, or forget users, without a refit.
 
-    What is written equals a fit on the changed log. With --forget it holds nothing of those users; other copies of the
-    model, its log and its backups are not touched.
+    The written model equals a fit on the changed log. With --forget it contains no data of those users; other copies
+    of the model, the log and backups are not changed.
     """
     from monogram.models import updates
     from monogram.models.change import UpdateOptions
@@ -58,33 +59,29 @@ def command(
     names += read_ids(forget_file) or []
     if add is None and not names:
         raise ParameterError("nothing to change: give --add LOG, --forget A,B or --forget-file FILE")
-    not_over(output, add, forget_file)
-    how = {"penalties": penalties, "on_drift": on_drift, "memory": memory, "threads": threads}
-    UpdateOptions(penalties, on_drift, memory, threads)  # wrong options, before reading
-    made: Any = load(model)
-    updates.check(made)
+    check_output(output, add, forget_file)
+    options = {"penalties": penalties, "on_drift": on_drift, "memory": memory, "threads": threads}
+    UpdateOptions(penalties, on_drift, memory, threads)  # reports wrong options before reading
+    recommender: Any = load(model)
+    updates.check(recommender)
     log = None if add is None else read_log(add, columns)
     both = [] if log is None else [name for name in names if name in log.users]
     if both:
         raise ParameterError(
-            f"{few(both)} would be forgotten and added at once; leave them out of --forget or of --add"
+            f"{quoted_ids(both)} would be forgotten and added in one command; remove them from --forget or from --add"
         )
     if names:
-        made.forget_users(names, **how)
-        talk(f"forgot {len(set(names)):,} users")
+        recommender.forget_users(names, **options)
+        print_stderr(f"forgot {len(set(names)):,} users")
     if log is not None:
-        _add(made, log, new_items, how)
-    made.save(output)
-    talk(str(made.report_))
-    talk(f"wrote {output}")
+        recommender.add_users(log, new_items=new_items, **options)
+    recommender.save(output)
+    print_stderr(str(recommender.report_))
+    print_stderr(f"wrote {output}")
     if as_json:
-        sizes = {"users": made.log_.n_users, "items": made.log_.n_items, "events": made.log_.n_events}
-        answer({"model": made.name, "output": str(output)} | sizes | dataclasses.asdict(made.report_))
-
-
-def _add(model: Any, log: Any, new_items: bool, how: dict[str, Any]) -> None:
-    """What the library says about new items, in the words of the command."""
-    try:
-        model.add_users(log, new_items=new_items, **how)
-    except UnknownIdError as error:
-        raise UnknownIdError(f"{str(error).rpartition(';')[0]}; add them with --new-items") from error
+        sizes = {
+            "users": recommender.log_.n_users,
+            "items": recommender.log_.n_items,
+            "events": recommender.log_.n_events,
+        }
+        print_json({"model": recommender.name, "output": str(output)} | sizes | dataclasses.asdict(recommender.report_))

@@ -1,1 +1,1 @@
-"""A log becomes a matrix."""
+"""From a log of events to a sparse user-item matrix: reading, checking, merging, splitting."""

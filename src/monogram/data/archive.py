@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
 
-from monogram.data.clean import Fault, clean_times, clean_weights
+from monogram.data.cells import Fault
+from monogram.data.clean_numbers import clean_times, clean_weights
 from monogram.data.columns import listed
 from monogram.data.gather import Tally, conclude
 from monogram.data.interactions import Interactions, Merge
@@ -25,7 +26,7 @@ _BROKEN = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.err
 
 
 class Archive:
-    """The arrays of an .npz file, loaded when asked for and never unpickled."""
+    """The arrays of an .npz file, each loaded on request and never unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,26 +46,29 @@ class Archive:
         self._stack.close()
 
     def get(self, name: str, kinds: str = "iuf") -> npt.NDArray[Any]:
-        """One 1-D array whose dtype is of these kinds."""
+        """One array of one dimension, whose dtype is of one of these NumPy kinds."""
         if name not in self.names:
             raise DataError(f"{self.path} has no array {name!r}; it has {listed(self.names)}.")
         try:
-            array = np.asarray(self._file[name])  # bytes when the member is no array
+            array = np.asarray(self._file[name])  # bytes when the member is not an array
         except _BROKEN as error:
             raise DataError(f"{self.path}: array {name!r} cannot be read: {error}") from error
         if array.ndim != 1 or array.dtype.kind not in kinds:
-            raise DataError(f"{self.path}: array {name!r} is {array.dtype} of shape {array.shape}, not usable here.")
+            raise DataError(
+                f"{self.path}: array {name!r} is {array.dtype} of shape {array.shape}, "
+                f"expected one dimension and a dtype of kind {kinds!r}."
+            )
         return array
 
     def shape(self) -> tuple[int, int]:
-        """Numbers of users and items."""
+        """Numbers of users and of items."""
         shape = self.get("shape", "iu")
         if len(shape) != 2 or (shape < 1).any() or (shape > np.iinfo(np.int32).max).any():
             raise DataError(f"{self.path}: shape must be (users, items), both at least 1, got {shape.tolist()}.")
         return int(shape[0]), int(shape[1])
 
     def vocabulary(self, name: str, size: int) -> Vocabulary:
-        """Ids stored under this name, else 0 … size − 1."""
+        """The ids stored under this name; without them 0 … size − 1."""
         if name not in self.names:
             return Vocabulary.range(size)
         ids = Vocabulary(self.get(name, "iuU"))
@@ -91,7 +95,7 @@ def read_npz(
             names = (user or "user", item or "item")
             return _log(archive, names, weight, time, merge, Tally(str(path), skip))
         if weight is not None or time is not None:
-            raise DataError(f"{path} is a split of plain pairs: it has no weight or time. Leave them out.")
+            raise DataError(f"{path} is a split of plain pairs: it has no weight or time. Leave these options out.")
         return _split(archive, part, merge or "binary")
 
 
@@ -132,17 +136,19 @@ def _log(
     if time is not None:
         times, _, wrong = clean_times(columns[time], None)
         faults += [(time, fault) for fault in wrong]
-    keep = tally.drop_zeros(weights, tally.settle(columns, 0, len(users), faults))
+    keep = tally.drop_zeros(weights, tally.count_faults(columns, 0, len(users), faults))
     if len(users) == 0 or (keep is not None and not keep.any()):
         raise tally.nothing_left()
-    kept = [None if x is None else (x if keep is None else x[keep]) for x in (users, items, weights, times)]
-    codes = [np.asarray(values).astype(np.int32, copy=False) for values in kept[:2]]
-    found = merged(codes[0], codes[1], kept[2], kept[3], shape[0], merge == "binary")
+    columns_kept = [
+        None if array is None else (array if keep is None else array[keep]) for array in (users, items, weights, times)
+    ]
+    codes = [np.asarray(values).astype(np.int32, copy=False) for values in columns_kept[:2]]
+    arrays = merged(codes[0], codes[1], columns_kept[2], columns_kept[3], shape[0], merge == "binary")
     ids = archive.vocabulary("user_ids", shape[0]), archive.vocabulary("item_ids", shape[1])
-    return conclude(found, *ids, merge, tally, [])
+    return conclude(arrays, *ids, merge, tally, [])
 
 
 def _check_lengths(archive: Archive, arrays: dict[str, Any]) -> None:
     if len({len(array) for array in arrays.values()}) > 1:
         sizes = ", ".join(f"{name} {len(array):,}" for name, array in arrays.items())
-        raise DataError(f"{archive.path}: the arrays of a log must be equally long, got {sizes}.")
+        raise DataError(f"{archive.path}: the arrays of a log must have the same length, got {sizes}.")

@@ -1,4 +1,4 @@
-"""A log that goes on: users come, go, or do more; items join the catalogue."""
+"""Changes of a log: added and removed users, new events of known users, new items."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Changed:
-    """A log after a change: the rows of the former log that went, and how many at the end of the new one came."""
+    """A log after a change.
+
+    Attributes
+    ----------
+    log : the new log
+    gone : rows of the former log that are not in the new one, or moved to its end
+    come : number of rows at the end of the new log that are new or changed
+    """
 
     log: Interactions
     gone: Indices
@@ -27,14 +34,14 @@ class Changed:
 
 
 def with_items(log: Interactions, ids: list[Any]) -> Interactions:
-    """The same events, and items nobody used yet after the others."""
+    """The same events, with items without events appended to the catalogue."""
     items = log.items.extended(ids)
     arrays = (log.matrix.data, log.matrix.indices, log.matrix.indptr)
     return replace(log, matrix=sp.csr_array(arrays, shape=(log.n_users, len(items))), items=items)
 
 
 def without_users(log: Interactions, gone: Indices) -> Changed:
-    """The log as if some of its rows had never been in it; the catalogue stays."""
+    """The log without some of its rows; the items stay the same."""
     stay = np.setdiff1d(np.arange(log.n_users), gone)
     matrix, times = _part(log, stay)
     if not matrix.nnz:
@@ -46,10 +53,10 @@ def without_users(log: Interactions, gone: Indices) -> Changed:
 
 
 def exchanged(log: Interactions, gone: Indices, more: Interactions) -> Changed:
-    """First some rows go, then another log comes, as one change: nobody need be left between the two."""
+    """Remove rows and add another log in one change, which may replace every user."""
     if not len(gone):
         return with_users(log, more)
-    then = with_users(_emptied(log, gone), more)  # who goes and comes again is among those who came
+    then = with_users(_emptied(log, gone), more)  # a user who is removed and added again counts as added
     stay = np.setdiff1d(np.arange(log.n_users), then.gone)
     left = np.flatnonzero(np.isin(stay, gone))
     last = without_users(then.log, left).log if len(left) else then.log
@@ -57,7 +64,7 @@ def exchanged(log: Interactions, gone: Indices, more: Interactions) -> Changed:
 
 
 def _emptied(log: Interactions, rows: Indices) -> Interactions:
-    """The log with some rows that have no events."""
+    """The log with the events of some rows removed; the rows stay."""
     matrix = log.matrix
     keep = ~np.isin(rows_of(matrix), rows)
     counts = np.diff(matrix.indptr)
@@ -69,13 +76,15 @@ def _emptied(log: Interactions, rows: Indices) -> Interactions:
 
 
 def with_users(log: Interactions, more: Interactions) -> Changed:
-    """Both logs in one; the items used in the second must be known to the first (see `with_items`).
+    """Both logs in one; every item with events in the second must be an item of the first (see `with_items`).
 
-    New users come after the others, in the order of their log. What is new of a known user is merged with their row as
-    the first log merges, and the row moves to the end with them. Times stay where both logs have them.
+    New users are appended in the order of their log. New events of a known user are merged with the user's row by the
+    rule of the first log, and the row moves to the end too. Times are kept where both logs have times.
     """
     places = log.users.index(more.users)
-    active = np.flatnonzero((places < 0) | (np.diff(more.matrix.indptr) > 0))  # nothing new of a known user: no change
+    active = np.flatnonzero(
+        (places < 0) | (np.diff(more.matrix.indptr) > 0)
+    )  # known users without new events do not change
     places = places[active]
     old = np.flatnonzero(places >= 0)
     gone, stay = np.sort(places[old]), np.setdiff1d(np.arange(log.n_users), places[old])
@@ -85,7 +94,7 @@ def with_users(log: Interactions, more: Interactions) -> Changed:
     rows = np.concatenate([old[rows_of(before)], rows_of(after)]).astype(np.int32)
     items = np.concatenate([before.indices, log.items.index(more.items)[after.indices]]).astype(np.int32)
     weights = np.concatenate([before.data, after.data])
-    found = merged(
+    added = merged(
         rows,
         items,
         weights,
@@ -94,14 +103,14 @@ def with_users(log: Interactions, more: Interactions) -> Changed:
         log.merge == "binary",
     )
     matrix, times = _part(log, stay)
-    matrix = sp.csr_array(sp.vstack([matrix, found.matrix(log.n_items)], format="csr"))
+    matrix = sp.csr_array(sp.vstack([matrix, added.matrix(log.n_items)], format="csr"))
     users = log.users.part(stay).extended(more.users.ids(active))
-    both = np.concatenate([times, found.times]) if timed else None
+    both = np.concatenate([times, added.times]) if timed else None
     return Changed(replace(log, matrix=matrix, users=users, times=both), gone, len(active))
 
 
 def _part(log: Interactions, rows: Indices) -> tuple[Any, Any]:
-    """Some rows, in their order, and the times of their events."""
+    """Some rows, in the order given, and the times of their events."""
     matrix = log.matrix[rows]
     if log.times is None:
         return matrix, None

@@ -1,4 +1,4 @@
-"""Which column is the user, which the item: named by the caller, or guessed and said so."""
+"""The choice of the user, item, weight and time columns: named by the caller, or guessed and noted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from monogram.errors import DataError
+from monogram.errors import DataError, Message, Option
 
-# From the plainest names to those that only sometimes mean it; within a row, "…id" goes first.
+# Names of columns from the most to the least certain; within a level, names with "id" come first.
 _USERS = (
     ("user",),
     ("u", "customer", "client", "visitor", "member", "account", "reviewer", "shopper", "buyer", "person"),
@@ -24,7 +24,7 @@ _ITEMS = (
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnNames:
     """The chosen columns, and which of them were guessed."""
 
     user: str
@@ -40,79 +40,86 @@ class Columns:
         return list(dict.fromkeys(name for name in every if name is not None))
 
     @property
-    def note(self) -> str | None:
-        """One line on what was guessed, if anything was."""
+    def note(self) -> Message | None:
+        """One line on the columns that were guessed, if any were."""
         if not self.guessed:
             return None
         chosen = {"user": self.user, "item": self.item}
-        said = ", ".join(f'{role} column "{chosen[role]}"' for role in self.guessed)
-        each = "it" if len(self.guessed) == 1 else "them"
-        return f"{said} (guessed; name {each} with {' and '.join(f'{role}=' for role in self.guessed)})"
+        columns = ", ".join(f'{role} column "{chosen[role]}"' for role in self.guessed)
+        pronoun = "it" if len(self.guessed) == 1 else "them"
+        options = [part for role in self.guessed for part in (" and ", Option(role))][1:]
+        return Message(f"{columns} (guessed; name {pronoun} with ", *options, ")")
 
 
 def choose(
-    found: Sequence[str], label: str, user: str | None, item: str | None, weight: str | None, time: str | None
-) -> Columns:
-    """Settle the columns: check the given names, guess user and item where they are not given."""
-    _check_header(found, label)
+    columns: Sequence[str], label: str, user: str | None, item: str | None, weight: str | None, time: str | None
+) -> ColumnNames:
+    """Choose the columns: check the names that were given, guess user and item where they were not."""
+    _check_header(columns, label)
     for role, name in (("user", user), ("item", item), ("weight", weight), ("time", time)):
-        if name is not None and name not in found:
-            raise DataError(_no_such(found, label, role, name))
+        if name is not None and name not in columns:
+            raise DataError(_no_such(columns, label, role, name))
     taken = {name for name in (user, item, weight, time) if name is not None}
-    free = [name for name in found if name not in taken]
+    free = [name for name in columns if name not in taken]
     guessed = tuple(role for role, name in (("user", user), ("item", item)) if name is None)
-    user = _guess(free, found, label, "user", _USERS) if user is None else user
-    item = _guess(free, found, label, "item", _ITEMS) if item is None else item
-    if len({user, item, weight, time} - {None}) < sum(x is not None for x in (user, item, weight, time)):
-        raise DataError(
-            f"{label}: every role needs its own column, got user={user!r}, item={item!r}, "
-            f"weight={weight!r}, time={time!r}."
-        )
-    return Columns(user, item, weight, time, guessed)
+    user = _guess(free, columns, label, "user", _USERS) if user is None else user
+    item = _guess(free, columns, label, "item", _ITEMS) if item is None else item
+    roles = {"user": user, "item": item, "weight": weight, "time": time}
+    named = {role: name for role, name in roles.items() if name is not None}
+    if len(set(named.values())) < len(named):
+        options = [part for role, name in named.items() for part in (", ", Option(role, f'"{name}"'))][1:]
+        raise DataError(Message(f"{label}: every role needs its own column, got ", *options, "."))
+    return ColumnNames(user, item, weight, time, guessed)
 
 
 def listed(names: Sequence[str]) -> str:
-    """Column names for a message."""
+    """Column names as a message lists them, at most 30."""
     shown = ", ".join(f'"{name}"' for name in names[:30])
     return shown + (f" and {len(names) - 30} more" if len(names) > 30 else "")
 
 
-def _check_header(found: Sequence[str], label: str) -> None:
-    twice = sorted({str(name) for name in found if list(found).count(name) > 1})
-    if twice:
-        raise DataError(f"{label}: column {listed(twice)} occurs more than once; give each column its own name.")
+def _check_header(columns: Sequence[str], label: str) -> None:
+    repeated = sorted({str(name) for name in columns if list(columns).count(name) > 1})
+    if repeated:
+        raise DataError(f"{label}: column {listed(repeated)} occurs more than once; give each column its own name.")
 
 
-def _no_such(found: Sequence[str], label: str, role: str, name: str) -> str:
-    near = difflib.get_close_matches(str(name), [str(n) for n in found], n=1, cutoff=0.6)
-    near = near or [str(n) for n in found if _bare(n) == _bare(name)]
-    hint = f' Did you mean {role}="{near[0]}"?' if near else ""
-    return f"{label}: there is no column {name!r} for {role}; the columns are {listed(found)}.{hint}"
+def _no_such(columns: Sequence[str], label: str, role: str, name: str) -> Message:
+    near = difflib.get_close_matches(str(name), [str(n) for n in columns], n=1, cutoff=0.6)
+    near = near or [str(n) for n in columns if _simplified(n) == _simplified(name)]
+    hint = (" Did you mean ", Option(role, f'"{near[0]}"'), "?") if near else ()
+    return Message(f"{label}: there is no column {name!r} for {role}; the columns are {listed(columns)}.", *hint)
 
 
-def _bare(name: object) -> str:
+def _simplified(name: object) -> str:
     return re.sub(r"[\s_\-.]+", "", str(name)).casefold()
 
 
 def _rank(name: str, tiers: tuple[tuple[str, ...], ...]) -> tuple[int, int] | None:
-    """Return how good a guess the name is (smaller is better), None when it is none."""
-    bare = _bare(name)
+    """Rank of a name as a guess (smaller is better); None when the name is not a candidate."""
+    simple = _simplified(name)
     for level, nouns in enumerate(tiers):
-        if any(bare in (noun + "id", "id" + noun) for noun in nouns):
+        if any(simple in (noun + "id", "id" + noun) for noun in nouns):
             return level, 0
-        if any(bare == noun for noun in nouns if len(noun) > 1):
+        if any(simple == noun for noun in nouns if len(noun) > 1):
             return level, 1
     return None
 
 
-def _guess(free: Sequence[str], found: Sequence[str], label: str, role: str, tiers: tuple[tuple[str, ...], ...]) -> str:
+def _guess(
+    free: Sequence[str], columns: Sequence[str], label: str, role: str, tiers: tuple[tuple[str, ...], ...]
+) -> str:
     ranked = [(rank, name) for name in free if (rank := _rank(name, tiers)) is not None]
     best = [name for rank, name in ranked if rank == min(ranked, key=lambda pair: pair[0])[0]]
     if len(best) == 1:
         return best[0]
     why = f"{listed(best)} could each be the {role}" if best else f"no column looks like the {role}"
-    example = (best or list(found) or ["name"])[0]
+    example = (best or list(columns) or ["name"])[0]
     header = "" if best else " A file needs a header line with the column names."
     raise DataError(
-        f'{label}: {why}. The columns are {listed(found)}; name the one to use, as in {role}="{example}".{header}'
+        Message(
+            f"{label}: {why}. The columns are {listed(columns)}; name the one to use, as in ",
+            Option(role, f'"{example}"'),
+            f".{header}",
+        )
     )

@@ -1,4 +1,4 @@
-"""Ids become codes, batch by batch, and at the end a sorted vocabulary."""
+"""Encode ids as integer codes, batch by batch, and build the sorted vocabulary at the end."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monogram.data.clean import Ids
-from monogram.data.vocabulary import Kind, Vocabulary, compact, is_text
+from monogram.data.clean_ids import Ids
+from monogram.data.id_arrays import Kind, compact, is_text
+from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError
 
-_FOLD = 262_144  # distinct values that may wait before they are folded into the vocabulary
-_PARTS = 2  # of the vocabulary, each looked through on its own while folding
-_SLAB = 262_144  # rows worked on at once where the whole log is gone through
+_FOLD = 262_144  # distinct ids of recent batches before they are added to the known ids
+_PARTS = 2  # parts of the known ids, each searched with its own hash table
+_SLAB = 262_144  # rows processed at once in a pass over the whole log
 
 
 class Growing:
-    """One array that grows in place: large blocks are moved by the kernel, not copied."""
+    """An array that grows in place: for large blocks the kernel remaps pages instead of copying."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._data = np.empty(0, dtype=dtype)
         self.size = 0
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Add values at the end; floats among integers make all of them floats."""
+        """Append values; the first float turns an integer array into a float array."""
         if values.dtype.kind == "f" and self._data.dtype.kind == "i":
             self._data = self._data.astype(np.float64)
-        need = self.size + len(values)
-        if need > len(self._data):
-            self._data.resize(max(need, self.size + max(_SLAB, self.size // 32)), refcheck=False)
-        self._data[self.size : need] = values
-        self.size = need
+        end = self.size + len(values)
+        if end > len(self._data):
+            self._data.resize(max(end, self.size + max(_SLAB, self.size // 32)), refcheck=False)
+        self._data[self.size : end] = values
+        self.size = end
 
     def replace(self, start: int, stop: int, table: npt.NDArray[Any]) -> None:
-        """Put `table[value]` in the place of each value."""
+        """Replace each value by `table[value]`."""
         self._data[start:stop] = table[self._data[start:stop]]
 
     @property
@@ -45,7 +46,7 @@ class Growing:
         return self._data.dtype
 
     def finish(self) -> npt.NDArray[Any]:
-        """Give the array away, and begin anew."""
+        """Return the array and start with an empty one."""
         whole, self._data = self._data, np.empty(0, dtype=self._data.dtype)
         whole.resize(self.size, refcheck=False)
         self.size = 0
@@ -53,45 +54,45 @@ class Growing:
 
 
 class Codebook:
-    """Ids seen so far, and the code of each row of each batch.
+    """The ids seen so far, and the code of each row of each batch.
 
-    Distinct ids of a batch wait in `_waiting` until half as many wait as are known; then they are looked up
-    among the known ones. So the work stays linear in the ids seen, however many batches there are.
+    The distinct ids of each batch are collected in `_pending`. When there are half as many as known ids, they are
+    looked up among the known ids at once, so that the work is linear in the ids, for any number of batches.
     """
 
     def __init__(self) -> None:
         self.kind: Kind | None = None
         self._known: Any = None
-        self._waiting: list[tuple[int, Any]] = []  # first row, and distinct ids, of a batch
+        self._pending: list[tuple[int, Any]] = []  # first row and distinct ids of a batch
         self._codes = Growing(np.int32)
 
     def add(self, ids: Ids, keep: npt.NDArray[np.bool_] | None) -> None:
-        """Take the kept rows of a batch (all of them when None)."""
+        """Add the rows of a batch where `keep` is true (all when None)."""
         codes, values = ids.codes, ids.values
         if keep is not None:
-            used, places = np.unique(codes[keep], return_inverse=True)
-            values, codes = values.take(pa.array(used)), places.astype(np.int32)
+            distinct, places = np.unique(codes[keep], return_inverse=True)
+            values, codes = values.take(pa.array(distinct)), places.astype(np.int32)
         if len(codes) == 0:
             return
         self.kind = ids.kind
-        self._waiting.append((self._codes.size, values))
+        self._pending.append((self._codes.size, values))
         self._codes.append(codes)
-        if sum(len(values) for _, values in self._waiting) > max(
+        if sum(len(values) for _, values in self._pending) > max(
             _FOLD, 0 if self._known is None else len(self._known) // 2
         ):
             self._fold()
 
     def __len__(self) -> int:
-        """Number of distinct ids known for certain; some may wait beside them."""
+        """Number of known ids, without those of pending batches."""
         return 0 if self._known is None else len(self._known)
 
     def drain(self) -> npt.NDArray[np.int32]:
-        """Codes of the rows since the last time, in the order in which ids were first seen; they are given up."""
+        """Remove and return the codes of the rows added since the last call; codes count ids in order of appearance."""
         self._fold()
         return self._codes.finish()
 
     def vocabulary(self, textual: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-        """Sorted vocabulary, and the index in it of each code; the ids are given up."""
+        """The sorted vocabulary, and the index in it of each code; the ids are released."""
         self._fold()
         values = compact(_integers(self._known) if textual and self.kind == "string" else self._known)
         order = pc.sort_indices(values)
@@ -104,52 +105,52 @@ class Codebook:
         return vocabulary, rank
 
     def finish(self, textual: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
-        """Sorted vocabulary and the index of each row in it; the codes are given up on the way."""
+        """The sorted vocabulary, and the index in it of each row; the codes are released."""
         vocabulary, rank = self.vocabulary(textual)
         for start in range(0, self._codes.size, _SLAB):
             self._codes.replace(start, min(start + _SLAB, self._codes.size), rank)
         return vocabulary, self._codes.finish()
 
     def _fold(self) -> None:
-        if not self._waiting:
+        if not self._pending:
             return
         release()
         if self._known is None:
-            self._known = self._waiting[0][1][:0]
-        known, *parts = _one_type([self._known, *(values for _, values in self._waiting)])
+            self._known = self._pending[0][1][:0]
+        known, *parts = _one_type([self._known, *(values for _, values in self._pending)])
         fresh = pa.chunked_array(parts)
         codes = _positions(fresh, known)
         unknown = codes < 0
         new = fresh.filter(pa.array(unknown)).combine_chunks().dictionary_encode()
         codes[unknown] = new.indices.to_numpy() + np.int32(len(known))
-        ends = [start for start, _ in self._waiting[1:]] + [self._codes.size]
-        for (start, values), stop in zip(self._waiting, ends, strict=True):
+        ends = [start for start, _ in self._pending[1:]] + [self._codes.size]
+        for (start, values), stop in zip(self._pending, ends, strict=True):
             self._codes.replace(start, stop, codes[: len(values)])
             codes = codes[len(values) :]
-        self._known, self._waiting = pa.concat_arrays([known, new.dictionary]), []
+        self._known, self._pending = pa.concat_arrays([known, new.dictionary]), []
         del known, parts, fresh, new, values
         release()
 
 
 def _positions(fresh: Any, known: Any) -> npt.NDArray[np.int32]:
-    """Place of each id among the known ones, −1 where it is new; a hash table of only some of them exists at once."""
+    """Index of each id among the known ids, −1 for new ids; at any time a hash table of one part only exists."""
     codes = np.full(len(fresh), -1, dtype=np.int32)
     step = max(_FOLD, -(-len(known) // _PARTS))
     for start in range(0, len(known), step):
-        found = pc.index_in(fresh, value_set=known[start : start + step]).fill_null(-1).to_numpy()
-        np.add(found, np.int32(start), out=codes, where=found >= 0)
-        del found
+        matches = pc.index_in(fresh, value_set=known[start : start + step]).fill_null(-1).to_numpy()
+        np.add(matches, np.int32(start), out=codes, where=matches >= 0)
+        del matches
         release()
     return codes
 
 
 def release() -> None:
-    """Give back what Arrow's pool holds but does not use: it would keep several times its need."""
+    """Return unused memory of Arrow's pool to the system; the pool would keep several times what is needed."""
     pa.default_memory_pool().release_unused()
 
 
 def _one_type(parts: list[Any]) -> list[Any]:
-    """Arrays of one type: signed and unsigned integers meet as unsigned."""
+    """The arrays with one common type: signed and unsigned integers become unsigned."""
     if len({part.type for part in parts}) == 1:
         return parts
     try:
@@ -162,7 +163,7 @@ def _one_type(parts: list[Any]) -> list[Any]:
 
 
 def _integers(values: Any) -> Any:
-    """Text ids as integers when every one of them is the canonical spelling of an int64."""
+    """Text ids as integers, when every id is the canonical text of an int64."""
     try:
         numbers = values.cast(pa.int64())
     except pa.ArrowInvalid:

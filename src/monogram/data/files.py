@@ -1,4 +1,4 @@
-"""File formats: CSV, TSV and JSON lines become batches of Arrow columns; Parquet has a module of its own."""
+"""Text files: CSV, TSV and JSON lines as batches of Arrow columns."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from monogram.data.source import Batch, Lost, Source, packed
 from monogram.errors import DataError
 
 _T = TypeVar("_T")
-_PACKERS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+_CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _CSV_BLOCK = 4 * 2**20
 _JSON_BLOCK = 8 * 2**20
 _JSON = (".jsonl", ".ndjson", ".json")
-_HEAD = 2**20
-_SAMPLE = 1_000  # rows of JSON that show which keys there are
+_HEAD = 2**20  # bytes read to find the columns
+_SAMPLE = 1_000  # rows of JSON from which the keys are taken
 KNOWN = ".csv, .tsv, .parquet, .jsonl, .ndjson, .json (each but Parquet also .gz or .zst), .npz"
 
 
 def file_source(path: Path, named: Sequence[str] = ()) -> Source:
-    """Open a file, or a folder of Parquet files, as a source; `named` are the columns asked for by name."""
+    """Open a file, or a folder of Parquet files, as a source; `named` are the columns that the caller named."""
     if path.is_dir():
         return parquet_folder(path)
     suffix = kind_suffix(path)
     if suffix not in _OPENERS and suffix not in _JSON:
-        raise DataError(f"{path}: files ending in {suffix or 'nothing'!r} are not known; use one of {KNOWN}.")
+        raise DataError(f"{path}: files ending in {suffix or 'nothing'!r} are not supported; use one of {KNOWN}.")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty: expected a header line and at least one row.")
     return _json_source(path, named) if suffix in _JSON else _OPENERS[suffix](path)
 
 
 def kind_suffix(path: Path) -> str:
-    """Ending that tells the format: ".csv" of "events.csv.gz"."""
-    name = Path(path.stem) if path.suffix.lower() in _PACKERS else path
+    """The extension that names the format: ".csv" of "events.csv.gz"."""
+    name = Path(path.stem) if path.suffix.lower() in _CODECS else path
     return name.suffix.lower()
 
 
 class _Input:
-    """A file opened for Arrow, unpacked on the fly; `done` says how many bytes of the file were read."""
+    """A file opened for Arrow, decompressed while it is read; `done` is the number of bytes read from the file."""
 
     def __init__(self, path: Path) -> None:
         self.raw = pa.OSFile(str(path))
-        codec = _PACKERS.get(path.suffix.lower())
+        codec = _CODECS.get(path.suffix.lower())
         self.stream = pa.CompressedInputStream(self.raw, codec) if codec else self.raw
 
     def done(self) -> int:
@@ -60,7 +60,7 @@ class _Input:
 
 
 def _readable(path: Path, rows: Iterator[_T], hint: str) -> Iterator[_T]:
-    """Turn what Arrow and the file system raise into one kind of error."""
+    """Turn the exceptions of Arrow and of the file system into `DataError`."""
     try:
         yield from rows
     except pa.ArrowMemoryError:
@@ -82,8 +82,8 @@ def _csv_source(path: Path) -> Source:
     line = next((line for line in text.splitlines() if line.strip()), "")
     if not line:
         raise DataError(f"{path} is empty: expected a header line and at least one row.")
-    quoted = kind_suffix(path) != ".tsv"  # in a TSV file a quote is a character like any other
-    delimiter = _sniffed(line) if quoted else "\t"
+    quoted = kind_suffix(path) != ".tsv"  # in a TSV file a quote is an ordinary character
+    delimiter = _delimiter(line) if quoted else "\t"
     names = _header(path, text, delimiter, quoted)
     if any("\ufffd" in name or "\0" in name for name in names):
         raise DataError(f"{path}: the header line is not UTF-8 text; save the file as UTF-8.")
@@ -102,9 +102,9 @@ def _header(path: Path, text: str, delimiter: str, quoted: bool) -> list[str]:
         raise DataError(f"{path}: the header line cannot be read ({error}); expected the names of columns.") from error
 
 
-def _sniffed(header: str) -> str:
-    bare = re.sub(r'"[^"]*"', "", header)
-    return max(",;\t|", key=bare.count)  # the first of equals wins, so the comma when none occurs
+def _delimiter(header: str) -> str:
+    unquoted = re.sub(r'"[^"]*"', "", header)
+    return max(",;\t|", key=unquoted.count)  # a tie, or no delimiter at all, gives the comma
 
 
 def _csv_batches(path: Path, delimiter: str, quoted: bool, wanted: list[str]) -> Iterator[Batch]:
@@ -125,15 +125,15 @@ def _csv_rows(path: Path, delimiter: str, quoted: bool, wanted: list[str]) -> It
     source, start = _Input(path), 0
     reader = _csv_reader(source.stream, delimiter, quoted, wanted, lose)
     for rows in reader:
-        gone, lost[:] = list(lost), []
-        yield Batch({name: rows.column(name) for name in wanted}, start, source.done(), gone)
-        start += rows.num_rows + len(gone)
+        lost_here, lost[:] = list(lost), []
+        yield Batch({name: rows.column(name) for name in wanted}, start, source.done(), lost_here)
+        start += rows.num_rows + len(lost_here)
     if lost:
         yield Batch({}, start, source.done(), lost)
 
 
 def _csv_reader(stream: Any, delimiter: str, quoted: bool, wanted: list[str], lose: Callable[[Any], str]) -> Any:
-    # Only a single thread tells the number of a bad row; UTF-8 is checked later, on the distinct ids.
+    # Arrow reports the number of a bad row with a single thread only. UTF-8 is checked later, on the distinct ids.
     reading = pacsv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK)
     quoting = {"quote_char": '"' if quoted else False, "newlines_in_values": quoted}
     parsing = pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=lose, **quoting)
@@ -142,7 +142,7 @@ def _csv_reader(stream: Any, delimiter: str, quoted: bool, wanted: list[str], lo
     try:
         return pacsv.open_csv(stream, reading, parsing, converting)
     except pa.ArrowInvalid as error:
-        if "Empty CSV file or block" in str(error):  # a header without a line break after it
+        if "Empty CSV file or block" in str(error):  # a header without a line break
             return ()
         raise
 
@@ -151,8 +151,8 @@ def _json_source(path: Path, named: Sequence[str]) -> Source:
     head = _head(path)
     if head.lstrip()[:1] == b"[":
         raise DataError(f"{path} is one JSON array; expected JSON lines, one object on each line.")
-    found = [_parsed(line)[0] for line in head.split(b"\n")[:_SAMPLE]]
-    samples = [row for row in found if row is not None]
+    objects = [_parsed(line)[0] for line in head.split(b"\n")[:_SAMPLE]]
+    samples = [row for row in objects if row is not None]
     if not samples:
         raise DataError(f"{path}: no JSON object found; expected one object on each line.")
     absent = [name for name in named if not any(name in row for row in samples)]
@@ -163,25 +163,25 @@ def _json_source(path: Path, named: Sequence[str]) -> Source:
 
 
 def _late_rows(path: Path, absent: list[str]) -> list[dict[str, Any]]:
-    """Return the first row of each of these keys, found by going through the file; none for a key that never occurs."""
-    found: dict[str, dict[str, Any]] = {}
+    """The first row with each of these keys, from a pass over the file; none for a key that never occurs."""
+    first_rows: dict[str, dict[str, Any]] = {}
     blocks = _readable(path, _line_blocks(_Input(path).stream), "") if absent else iter(())
     for line in (line for block in blocks for line in block.split(b"\n")):
-        missing = [name for name in absent if name not in found]
+        missing = [name for name in absent if name not in first_rows]
         if not missing:
             break
         row = _parsed(line)[0] if any(_may_name(line, name) for name in missing) else None
-        found.update({name: row for name in missing if row is not None and name in row})
-    return list(found.values())
+        first_rows.update({name: row for name in missing if row is not None and name in row})
+    return list(first_rows.values())
 
 
 def _may_name(line: bytes, name: str) -> bool:
-    """Tell lines worth parsing: a key stands there as it is, or spelled with escapes."""
+    """Whether a line may contain a key: literally, or with JSON escapes."""
     return b'"' + name.encode(errors="replace") + b'"' in line or b"\\" in line
 
 
 def _parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
-    """Return the object on a line, or None and why there is none."""
+    """The JSON object of a line, or None and the reason."""
     try:
         value = json.loads(line.decode())
     except UnicodeDecodeError:
@@ -201,18 +201,18 @@ def _json_rows(path: Path, wanted: list[str], samples: list[dict[str, Any]]) -> 
 
 
 def _line_blocks(stream: Any) -> Iterator[bytes]:
-    rest = b""
+    remainder = b""
     while block := stream.read(_JSON_BLOCK):
         end = block.rfind(b"\n") + 1
         if end:
-            yield rest + block[:end]
-        rest = block[end:] if end else rest + block
-    if rest.strip():
-        yield rest
+            yield remainder + block[:end]
+        remainder = block[end:] if end else remainder + block
+    if remainder.strip():
+        yield remainder
 
 
 def _json_schema(wanted: list[str], samples: list[dict[str, Any]]) -> Any:
-    """Types seen first, so that a text that looks like a date stays text; None when unsure."""
+    """Types of the sampled values, so that text that looks like a date stays text; None when they differ."""
     types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
     fields = []
     for name in wanted:
@@ -239,7 +239,7 @@ def _json_fast(block: bytes, wanted: list[str], schema: Any, start: int, done: i
 
 
 def _json_slow(block: bytes, wanted: list[str], start: int, done: int) -> Batch:
-    """Line by line, to name the one that Arrow could not take."""
+    """Parse line by line, to name the lines that Arrow could not parse."""
     rows: list[dict[str, Any]] = []
     lost: list[Lost] = []
     lines = [line for line in block.split(b"\n") if line.strip()]

@@ -1,4 +1,4 @@
-"""Data frames of any library, and plain Python pairs, become batches of columns."""
+"""Data frames of any library, and Python tuples, as batches of columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAIR_COLUMNS = ("user", "item", "weight")
 
 
 def frame_source(data: Any) -> Source | None:
-    """Open a data frame as a source; None when it is not a frame that narwhals knows."""
+    """Open a data frame as a source; None when narwhals does not support its type."""
     if isinstance(data, pa.RecordBatchReader):
         return Source("the pyarrow stream", data.schema.names, lambda wanted: _streamed(data, wanted))
     if isinstance(data, pa.RecordBatch):
@@ -26,7 +26,9 @@ def frame_source(data: Any) -> Source | None:
     try:
         frame = nw.from_native(data, pass_through=True)
     except nw.exceptions.DuplicateError as error:
-        raise DataError(f"the frame has a column name more than once; give each its own. {error}") from error
+        raise DataError(
+            f"the frame has a column name more than once; give each column its own name. {error}"
+        ) from error
     label = f"the {type(data).__module__.partition('.')[0]} frame"
     if isinstance(frame, nw.LazyFrame):
         lazy = frame
@@ -52,7 +54,7 @@ def _streamed(stream: Any, wanted: list[str]) -> Iterator[Batch]:
 def _collected(frame: Any, wanted: list[str], label: str) -> Any:
     try:
         return frame.select(wanted).collect("pyarrow")
-    except Exception as error:  # whatever the engine behind a lazy frame raises
+    except Exception as error:  # a lazy frame may raise any exception of its engine
         raise DataError(f"{label} could not be computed: {error}") from error
 
 
@@ -64,8 +66,8 @@ def _batches(frame: Any, wanted: list[str]) -> Iterator[Batch]:
 
 
 def _column(series: Any) -> Column:
-    """One slice of a series as Arrow; as a list where it holds objects Arrow cannot take together."""
-    if series.dtype == nw.Object:  # Polars would hand Arrow its pointers
+    """One slice of a series as an Arrow array; as a list where Arrow cannot represent its objects."""
+    if series.dtype == nw.Object:  # Polars would export pointers to Arrow
         return packed(series.to_list())
     try:
         array = series.to_arrow()

@@ -1,4 +1,4 @@
-"""From batches of raw columns to one log, with a decision about every row that cannot be used."""
+"""Collect batches of raw columns into one log; rows that cannot be used raise an error or are counted."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from monogram.data.clean import Fault, Style, clean_ids, clean_times, clean_weights
-from monogram.data.columns import Columns
+from monogram.data.cells import Fault
+from monogram.data.clean_ids import clean_ids
+from monogram.data.clean_numbers import Style, clean_times, clean_weights
+from monogram.data.columns import ColumnNames
 from monogram.data.encode import Codebook, Growing
 from monogram.data.interactions import Interactions, Merge, check_weights
-from monogram.data.merge import Merged, Rows, keys_of, merged
+from monogram.data.merge import LogRows, Merged, keys_of, merged
 from monogram.data.source import Batch, Column, Lost, shown, value_at
 from monogram.data.spill import Spill, Watch
 from monogram.data.vocabulary import Vocabulary
-from monogram.errors import DataError
+from monogram.errors import DataError, Message, Option
 
-ADVICE = 'Correct the row, or read with on_error="skip" to leave such rows out.'
-WHOLE = 2**28  # bytes of rows that may be held in memory; of a larger log
-BLOCK = 2**25  # so many are, before they are put aside
+ADVICE = Message("Correct the row, or read with ", Option("on_error", '"skip"'), " to leave such rows out.")
+WHOLE = 2**28  # bytes of rows up to which a log is merged in memory
+BLOCK = 2**25  # bytes of rows of a larger log before they are written to disk
 
 
 class Tally:
-    """Counts what happened to the rows and turns it into notes; raises at the first bad row unless skipping."""
+    """Counts skipped, empty and merged rows for the notes; without `skip` the first bad row raises `DataError`."""
 
     def __init__(self, label: str, skip: bool) -> None:
         self.label, self.skip = label, skip
@@ -37,18 +39,20 @@ class Tally:
 
     @property
     def skipped(self) -> int:
-        """Rows left out because they were faulty."""
+        """Number of rows skipped because of a fault."""
         return self.reasons.total()
 
-    def lose(self, lost: list[Lost]) -> None:
-        """Account for rows that never became columns."""
+    def count_lost(self, lost: list[Lost]) -> None:
+        """Count rows that could not be split into columns."""
         for row in lost:
             if not self.skip:
-                raise DataError(f"{self.label}, row {row.row:,}: {row.reason}, got {shown(row.text)}. {ADVICE}")
+                raise DataError(
+                    Message(f"{self.label}, row {row.row:,}: {row.reason}, got {shown(row.text)}. ", ADVICE)
+                )
             self.rows += 1
             self.reasons[row.reason] += 1
 
-    def settle(
+    def count_faults(
         self,
         columns: dict[str, Column],
         start: int,
@@ -56,7 +60,7 @@ class Tally:
         faults: list[tuple[str, Fault]],
         label: str = "",
     ) -> npt.NDArray[np.bool_] | None:
-        """Mask of the rows to keep, None when all are."""
+        """Count the rows of a batch and their faults; the mask of the rows to keep, or None for all."""
         self.rows += size
         if not faults:
             return None
@@ -74,20 +78,20 @@ class Tally:
         row = int(fault.rows[0])
         value = shown(value_at(columns[name], row))
         where = f'{label}, row {start + row + 1:,}, column "{name}"'
-        raise DataError(f"{where}: {fault.reason}, got {value}. {ADVICE}")
+        raise DataError(Message(f"{where}: {fault.reason}, got {value}. ", ADVICE))
 
     def drop_zeros(
         self, weights: npt.NDArray[np.float32] | None, keep: npt.NDArray[np.bool_] | None
     ) -> npt.NDArray[np.bool_] | None:
-        """Leave out rows of weight 0: they say that nothing happened."""
+        """Exclude rows of weight 0, which mean no interaction."""
         if weights is None or weights.all():
             return keep
-        some: npt.NDArray[np.bool_] = weights != 0
-        self.zeros += int((~some).sum() if keep is None else (~some & keep).sum())
-        return some if keep is None else some & keep
+        nonzero: npt.NDArray[np.bool_] = weights != 0
+        self.zeros += int((~nonzero).sum() if keep is None else (~nonzero & keep).sum())
+        return nonzero if keep is None else nonzero & keep
 
     def notes(self, events: int, merge: Merge) -> list[str]:
-        """Lines on merged, skipped and left-out rows."""
+        """Lines about merged, skipped and empty rows."""
         lines = []
         repeats = self.rows - self.skipped - self.zeros - events
         if repeats:
@@ -96,20 +100,20 @@ class Tally:
         if self.zeros:
             lines.append(f"{self.zeros:,} {_rows(self.zeros)} with weight 0 left out")
         if self.skipped:
-            lines.append(f"{self.skipped:,} {_rows(self.skipped)} skipped: {self.why()}")
+            lines.append(f"{self.skipped:,} {_rows(self.skipped)} skipped: {self.reasons_text()}")
         return lines
 
-    def why(self) -> str:
-        """Reasons and how often each occurred."""
+    def reasons_text(self) -> str:
+        """The reasons for skipped rows, with their counts."""
         return "; ".join(f"{count:,} × {reason}" for reason, count in self.reasons.most_common() if count)
 
     def nothing_left(self) -> DataError:
-        """Return the error for a log without one usable row."""
+        """The error for a log without a usable row."""
         if self.rows == 0:
             return DataError(f"{self.label} has no rows: a log needs at least one user–item pair.")
-        parts = [f"{self.skipped:,} skipped ({self.why()})"] if self.skipped else []
+        parts = [f"{self.skipped:,} skipped ({self.reasons_text()})"] if self.skipped else []
         parts += [f"{self.zeros:,} of weight 0"] if self.zeros else []
-        return DataError(f"{self.label}: nothing is left of {self.rows:,} rows: {', '.join(parts)}.")
+        return DataError(f"{self.label}: none of the {self.rows:,} rows can be used: {', '.join(parts)}.")
 
 
 def _rows(count: int) -> str:
@@ -117,24 +121,24 @@ def _rows(count: int) -> str:
 
 
 class Gatherer:
-    """Collects the rows of a log batch by batch; those too many for memory are put aside on disk.
+    """Collects the rows of a log batch by batch; a log too large for memory is spilled to disk.
 
     Parameters
     ----------
     names, tally, merge
-        Columns of the log, what counts its rows, and how repeated pairs become one.
+        Columns of the log, the counter of its rows, and how repeated pairs are merged.
     expected
-        How many rows there are; None when that is not known before.
+        Number of rows; None when it is not known in advance.
     """
 
-    def __init__(self, names: Columns, tally: Tally, merge: Merge, expected: int | None = None) -> None:
+    def __init__(self, names: ColumnNames, tally: Tally, merge: Merge, expected: int | None = None) -> None:
         self.names, self.tally, self.merge = names, tally, merge
         self.users, self.items = Codebook(), Codebook()
         self._weights, self._times = Growing(np.float32), Growing(np.int64)
         self._weighted = names.weight is not None and merge == "sum"
         self._style: Style | None = None
         self._from_floats: dict[str, None] = {}
-        self._expected, self._held = expected, 0
+        self._expected, self._buffered = expected, 0
         self._spill: Spill | None = None
         self._stack = ExitStack()
 
@@ -147,14 +151,14 @@ class Gatherer:
         self._stack.close()
 
     def add(self, batch: Batch) -> None:
-        """Check one batch and keep its good rows."""
-        self.tally.lose(batch.lost)
+        """Check one batch and buffer its usable rows."""
+        self.tally.count_lost(batch.lost)
         names, columns = self.names, batch.columns
         if not columns:
             return
         users = clean_ids(columns[names.user], self.users.kind)
         items = clean_ids(columns[names.item], self.items.kind)
-        faults = [(names.user, fault) for fault in users.faults] + [(names.item, f) for f in items.faults]
+        faults = [(names.user, fault) for fault in users.faults] + [(names.item, fault) for fault in items.faults]
         weights, times = None, None
         if names.weight is not None:
             weights, wrong = clean_weights(columns[names.weight])
@@ -162,63 +166,63 @@ class Gatherer:
         if names.time is not None:
             times, self._style, wrong = clean_times(columns[names.time], self._style)
             faults += [(names.time, fault) for fault in wrong]
-        keep = self.tally.settle(columns, batch.start, len(users.codes), faults, batch.label)
+        keep = self.tally.count_faults(columns, batch.start, len(users.codes), faults, batch.label)
         keep = self.tally.drop_zeros(weights, keep)
-        self._keep_numbers(weights if self._weighted else None, times, keep)
+        self._buffer_numbers(weights if self._weighted else None, times, keep)
         for name, ids, book in ((names.user, users, self.users), (names.item, items, self.items)):
             book.add(ids, keep)
             self._from_floats.update({name: None} if ids.from_floats else {})
-        self._held += len(users.codes) if keep is None else int(keep.sum())
-        if self._held > self._room():
-            self._put_aside()
+        self._buffered += len(users.codes) if keep is None else int(keep.sum())
+        if self._buffered > self._buffer_limit():
+            self._spill_buffer()
 
-    def _keep_numbers(
+    def _buffer_numbers(
         self,
         weights: npt.NDArray[np.float32] | None,
         times: npt.NDArray[Any] | None,
         keep: npt.NDArray[np.bool_] | None,
     ) -> None:
-        for kept, values in ((self._weights, weights), (self._times, times)):
+        for buffer, values in ((self._weights, weights), (self._times, times)):
             if values is not None:
-                kept.append(values if keep is None else values[keep])
+                buffer.append(values if keep is None else values[keep])
 
     @property
     def _width(self) -> int:
-        """Bytes of a row that is held."""
+        """Bytes of a buffered row."""
         return 8 + 4 * self._weighted + 8 * (self.names.time is not None)
 
-    def _room(self) -> int:
-        """Rows that may be held: all of a log of moderate size, else a block, no smaller than the vocabularies."""
+    def _buffer_limit(self) -> int:
+        """Rows that may be buffered: all of a moderate log, else one block, at least as large as the vocabularies."""
         if self._spill is None and (self._expected is None or self._expected * self._width <= WHOLE):
             return WHOLE // self._width
         return max(BLOCK // self._width, len(self.users) + len(self.items))
 
-    def _put_aside(self) -> None:
+    def _spill_buffer(self) -> None:
         if self._spill is None:
             binary = self.merge == "binary"
-            width = self._width + (0 if binary else 8)  # and how often it occurred
+            width = self._width + (0 if binary else 8)  # and its count
             self._spill = self._stack.enter_context(Spill(binary, width, self._expected))
         users, items = self.users.drain(), self.items.drain()
         weights = self._weights.finish() if self._weighted else None
         times = None if self.names.time is None else self._times.finish()
         step = BLOCK // self._width + 1
-        for part in (slice(start, start + step) for start in range(0, self._held, step)):
-            rest = (None if values is None else values[part] for values in (weights, None, times))
-            self._spill.add(Rows(keys_of(users[part], items[part]), *rest))
-        self._held = 0
+        for part in (slice(start, start + step) for start in range(0, self._buffered, step)):
+            numbers = (None if values is None else values[part] for values in (weights, None, times))
+            self._spill.add(LogRows(keys_of(users[part], items[part]), *numbers))
+        self._buffered = 0
 
     def finish(
         self, textual: bool, notes: Iterable[str], watch: Watch = lambda shards, _: iter(shards)
     ) -> Interactions:
-        """Merge what was collected into a matrix; `watch` goes through what was put aside, and may show how far."""
+        """Merge the collected rows into a matrix; `watch` iterates over the shards on disk, and may show progress."""
         if self.users.kind is None:
             raise self.tally.nothing_left()
-        users, items, found = (
+        users, items, arrays = (
             self._whole(textual) if self._spill is None else self._sharded(self._spill, textual, watch)
         )
         breaks = _line_breaks(users, items) if textual else []
-        floats = [f'ids of column "{name}" came as floats and became integers' for name in self._from_floats]
-        return conclude(found, users, items, self.merge, self.tally, [*notes, *floats, *breaks])
+        floats = [f'ids of column "{name}" were floats and are read as integers' for name in self._from_floats]
+        return conclude(arrays, users, items, self.merge, self.tally, [*notes, *floats, *breaks])
 
     def _whole(self, textual: bool) -> tuple[Vocabulary, Vocabulary, Merged]:
         users, rows = self.users.finish(textual)
@@ -228,8 +232,8 @@ class Gatherer:
         return users, items, merged(rows, columns, weights, times, len(users), self.merge == "binary")
 
     def _sharded(self, spill: Spill, textual: bool, watch: Watch) -> tuple[Vocabulary, Vocabulary, Merged]:
-        if self._held:
-            self._put_aside()
+        if self._buffered:
+            self._spill_buffer()
         users, rows = self.users.vocabulary(textual)
         items, columns = self.items.vocabulary(textual)
         times = None if self.names.time is None else self._times.dtype
@@ -237,7 +241,7 @@ class Gatherer:
 
 
 def _line_breaks(*vocabularies: Vocabulary) -> list[str]:
-    """Line on ids that only a quote, perhaps never meant as one, lets run over several lines."""
+    """A note about ids that contain a line break, possibly because a quote was not closed."""
     texts = [ids._array for ids in vocabularies if ids.kind == "string"]
     count = sum(pc.sum(pc.match_substring_regex(text, "[\r\n]")).as_py() or 0 for text in texts)
     contain = "id contains" if count == 1 else "ids contain"
@@ -245,10 +249,10 @@ def _line_breaks(*vocabularies: Vocabulary) -> list[str]:
 
 
 def conclude(
-    found: Any, users: Vocabulary, items: Vocabulary, merge: Merge, tally: Tally, notes: Iterable[str]
+    arrays: Any, users: Vocabulary, items: Vocabulary, merge: Merge, tally: Tally, notes: Iterable[str]
 ) -> Interactions:
-    """Interactions from merged arrays, with the notes of the tally."""
-    matrix = found.matrix(len(items))
+    """Interactions from merged arrays, with the notes of the reader and of the tally."""
+    matrix = arrays.matrix(len(items))
     check_weights(matrix, users, items)
     lines = (*notes, *tally.notes(matrix.nnz, merge))
-    return Interactions(matrix, users, items, found.times, merge, lines, tally.skipped)
+    return Interactions(matrix, users, items, arrays.times, merge, lines, tally.skipped)

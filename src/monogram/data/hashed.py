@@ -1,4 +1,4 @@
-"""Single ids among very many, without a Python object for each."""
+"""Lookup of a few ids among very many, without a Python object for each id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SLAB = 65_536
 
 
 class Hashed:
-    """The hashes of ids in their order: 16 bytes an id, and a binary search for each question.
+    """Sorted hashes of ids: 16 bytes per id, and a binary search for each lookup.
 
     Parameters
     ----------
@@ -27,13 +27,13 @@ class Hashed:
         self._hashes, self._array = hashes[self._order], array
 
     def index(self, keys: list[Any]) -> npt.NDArray[np.int64]:
-        """Place of each key; −1 where it is none of the ids."""
+        """Index of each key; −1 where it is not one of the ids."""
         wanted = np.fromiter(map(hash, keys), np.int64, len(keys))
         first, last = (np.searchsorted(self._hashes, wanted, side).tolist() for side in ("left", "right"))
         spans = zip(keys, first, last, strict=True)
         return np.array([self._place(key, start, stop) for key, start, stop in spans], np.int64)
 
     def _place(self, key: Any, start: int, stop: int) -> int:
-        """Which of the ids with the hash of a key is the key."""
-        same = (int(self._order[at]) for at in range(start, stop))
-        return next((place for place in same if self._array[place].as_py() == key), -1)
+        """Index of a key among the ids with the same hash."""
+        candidates = (int(self._order[at]) for at in range(start, stop))
+        return next((place for place in candidates if self._array[place].as_py() == key), -1)

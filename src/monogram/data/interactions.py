@@ -1,4 +1,4 @@
-"""Who used what: a sparse matrix and the ids of its rows and columns."""
+"""Interactions: a sparse user-item matrix and the ids of its rows and columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from monogram.data.vocabulary import Id, Vocabulary
+from monogram.data.id_arrays import Id
+from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, ParameterError, UnknownIdError
 
 Merge: TypeAlias = Literal["binary", "sum"]
@@ -19,8 +20,8 @@ Merge: TypeAlias = Literal["binary", "sum"]
 class Interactions:
     """Users by items: float32 weights in a canonical CSR matrix, and two vocabularies.
 
-    Immutable: the arrays are read-only views, so a caller's own arrays keep their flags. The constructor
-    trusts the matrix to be canonical (sorted, no duplicates, no zeros); use `from_csr` for any other.
+    Immutable: the arrays are read-only views; the caller's own arrays stay writable. The constructor expects a
+    canonical matrix (sorted, no duplicates, no zeros) without checking it; use `from_csr` for any other.
 
     Attributes
     ----------
@@ -31,11 +32,11 @@ class Interactions:
     times
         Time of each event, aligned with `matrix.data` (int64 or float64), or None.
     merge
-        How repeated events became one: "binary" (every pair counts 1) or "sum".
+        How repeated events are merged: "binary" (every pair counts 1) or "sum".
     notes
-        What reading did: guessed columns, merged repeats, skipped rows.
+        Notes of the reader: guessed columns, merged repeats, skipped rows.
     skipped
-        Number of rows that could not be read and were left out.
+        Number of rows that could not be read and were skipped.
     """
 
     matrix: Any
@@ -65,38 +66,38 @@ class Interactions:
         times: npt.ArrayLike | None = None,
         merge: Merge | None = None,
     ) -> Interactions:
-        """Take a matrix of users by items.
+        """Interactions from a matrix of users by items.
 
         Parameters
         ----------
         X
-            Any SciPy sparse matrix or array, or a dense 2-D array; weights finite and not negative. It is
-            not copied when it already is canonical float32 CSR, and never changed.
+            Any SciPy sparse matrix or array, or a dense 2-D array, with finite weights that are not negative.
+            Canonical float32 CSR is not copied. X is never changed.
         users, items
             Ids of rows and columns; 0, 1, 2 … when None.
         times
-            Time of each stored entry; X must then be canonical CSR, or the order would be unclear.
+            Time of each stored entry; X must then be canonical CSR, so that the order is defined.
         merge
             "sum" keeps the weights (stored duplicates are added); "binary" makes every one of them 1. When None:
-            "binary" if every weight is 1 already, else "sum". A history given later is merged the same way.
+            "binary" if every weight is 1 already, else "sum". Later histories are merged the same way.
 
         Raises
         ------
         DataError
-            If a weight is NaN, infinite or negative, the ids do not match the shape, or nothing is there.
+            If a weight is NaN, infinite or negative, the ids do not match the shape, or there are no events.
         """
         if merge is not None:
             check_merge(merge)
-        given = _as_csr(X)
-        rows = Vocabulary.range(given.shape[0]) if users is None else Vocabulary(users)
-        columns = Vocabulary.range(given.shape[1]) if items is None else Vocabulary(items)
-        _check_ids(given.shape, rows, columns)
-        check_weights(given, rows, columns)
-        matrix = _canonical(given)
+        csr = _as_csr(X)
+        rows = Vocabulary.range(csr.shape[0]) if users is None else Vocabulary(users)
+        columns = Vocabulary.range(csr.shape[1]) if items is None else Vocabulary(items)
+        _check_ids(csr.shape, rows, columns)
+        check_weights(csr, rows, columns)
+        matrix = _canonical(csr)
         check_weights(matrix, rows, columns)
-        if times is not None and not (getattr(X, "format", "") == "csr" and _is_canonical(given)):
+        if times is not None and not (getattr(X, "format", "") == "csr" and _is_canonical(csr)):
             raise DataError(
-                "times needs X as canonical CSR (sorted, no duplicates, no zeros), or the order is unclear: "
+                "times needs X as canonical CSR (sorted, no duplicates, no zeros), so that the order is defined: "
                 "call X.sum_duplicates() and X.eliminate_zeros() before taking the times."
             )
         ones = bool((matrix.data == 1).all())
@@ -128,7 +129,7 @@ class Interactions:
         return sum(int(a.nbytes) for a in arrays) + self.users.nbytes + self.items.nbytes
 
     def history(self, user_id: Id) -> dict[Id, float]:
-        """Weights of the items one user used, by item id."""
+        """The weights of one user's items, by item id."""
         row = int(self.users.index([user_id])[0])
         if row < 0:
             raise UnknownIdError(f"user {str(user_id)[:60]!r} is not in this log of {self.n_users:,} users")
@@ -139,8 +140,9 @@ class Interactions:
     def at_least(self, users: int = 0, items: int = 0) -> Interactions:
         """Only users with at least `users` events, and items with at least `items`.
 
-        Leaving one out takes events from others, so this is repeated until it holds for all that are left. What has
-        no events at all is left out too; the ids of the others stay as they are. For one rule after the other:
+        Removing a user or an item removes events of others, so the filter is repeated until it holds for all that
+        remain. Users and items without events are removed too; the other ids do not change. To apply one filter after
+        the other:
         `log.at_least(items=200).at_least(users=20)`.
         """
         from monogram.data.parts import at_least
@@ -178,15 +180,15 @@ def _as_csr(X: Any) -> Any:
         raise DataError(f"expected a matrix of users by items, got {X.ndim} dimension(s).")
     if X.dtype.kind not in "biuf":
         raise DataError(f"weights must be real numbers, got a matrix of dtype {X.dtype}.")
-    found = X.tocsr() if sp.issparse(X) else sp.csr_array(X)
-    with np.errstate(over="ignore"):  # what overflows becomes infinite, and is refused by name below
-        data = found.data.astype(np.float32, copy=False)
+    csr = X.tocsr() if sp.issparse(X) else sp.csr_array(X)
+    with np.errstate(over="ignore"):  # an overflow gives infinity, which `check_weights` refuses
+        data = csr.data.astype(np.float32, copy=False)
     try:
-        own = sp.csr_array((data, found.indices, found.indptr), shape=found.shape)
-        own.check_format(full_check=True)
+        result = sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
+        result.check_format(full_check=True)
     except ValueError as error:
-        raise DataError(f"the CSR arrays do not fit together: {error}") from error
-    return own
+        raise DataError(f"the CSR arrays are not consistent: {error}") from error
+    return result
 
 
 def _is_canonical(matrix: Any) -> bool:
@@ -210,7 +212,7 @@ def _with_data(matrix: Any, data: npt.NDArray[np.float32]) -> Any:
 def check_weights(matrix: Any, users: Vocabulary, items: Vocabulary) -> None:
     """Raise `DataError` naming the first pair whose weight is NaN, infinite or negative."""
     data = matrix.data
-    # min and max pass NaN on, so two reductions without temporaries settle the usual case.
+    # min and max propagate NaN, so this accepts good weights without temporary arrays.
     if data.size == 0 or (data.min() >= 0 and data.max() < np.inf):
         return
     place = int(np.flatnonzero(~((data >= 0) & (data < np.inf)))[0])

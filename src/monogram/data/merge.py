@@ -1,7 +1,7 @@
-"""Codes become a CSR matrix: repeats of a pair are merged, and the order of the rows leaves no trace.
+"""Merge the rows of a log into a CSR matrix; the result does not depend on the order of the rows.
 
-Weights are added in float64 in ascending order, equal ones at once (weight · count, which is exact), so that a log
-merged in parts has the bits of the same log merged whole, whatever the order of its rows.
+The weights of a pair are added in float64 in ascending order, and equal weights as weight · count, which is exact. So
+a log merged in parts is bit-identical to the same log merged at once.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-_SPANS = 64  # the log is merged in up to so many ranges of users,
-_SPAN_ROWS = 131_072  # of about so many rows each unless the log is large
-_SLAB = 262_144  # rows worked on at once where the whole log is gone through
-ITEM = np.int64(2**32 - 1)  # the part of a key that is the item; the user is above it
+_SPANS = 64  # maximum number of ranges of users, each merged on its own
+_SPAN_ROWS = 131_072  # rows of a range, unless the log is too large for _SPANS of them
+_SLAB = 262_144  # rows processed at once in a pass over the whole log
+ITEM = np.int64(2**32 - 1)  # mask of the item in a key; the user is in the bits above
 
 Places: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Some rows of a log: user and item of each as one key, and what else it has.
+class LogRows:
+    """Rows of a log: user and item of each as one key, with weights, counts and times.
 
     Attributes
     ----------
     keys
         The user's code times 2³², plus the item's.
     weights
-        None when every weight is 1, or does not matter.
+        None when every weight is 1, or when weights are ignored.
     counts
-        How many rows of the log each stands for; None when one, or when it does not matter.
+        Number of rows of the log that each row stands for; None when 1, or when counts are ignored.
     times
         None when there are none.
     """
@@ -55,10 +55,10 @@ class Rows:
         """Code of each item."""
         return self.keys & ITEM
 
-    def take(self, places: Any) -> Rows:
-        """Rows at these places."""
+    def take(self, places: Any) -> LogRows:
+        """The rows at these positions."""
         parts = (None if values is None else values[places] for values in (self.weights, self.counts, self.times))
-        return Rows(self.keys[places], *parts)
+        return LogRows(self.keys[places], *parts)
 
 
 def keys_of(users: npt.NDArray[np.int32], items: npt.NDArray[np.int32]) -> Places:
@@ -69,29 +69,29 @@ def keys_of(users: npt.NDArray[np.int32], items: npt.NDArray[np.int32]) -> Place
     return keys
 
 
-def joined(parts: list[Rows]) -> Rows:
-    """Rows of the same kind, one after the other."""
+def joined(parts: list[LogRows]) -> LogRows:
+    """Concatenate rows that have the same fields."""
     if len(parts) == 1:
         return parts[0]
-    rest = [[getattr(part, name) for part in parts] for name in ("weights", "counts", "times")]
+    fields = [[getattr(part, name) for part in parts] for name in ("weights", "counts", "times")]
     keys = np.concatenate([part.keys for part in parts])
-    return Rows(keys, *(None if values[0] is None else np.concatenate(values) for values in rest))
+    return LogRows(keys, *(None if values[0] is None else np.concatenate(values) for values in fields))
 
 
-def condensed(rows: Rows, binary: bool) -> Rows:
-    """Rows by key and weight, equal ones once with their count and the first of their times; at least one row."""
+def condensed(rows: LogRows, binary: bool) -> LogRows:
+    """Sort rows by key and weight; equal rows become one with their count and earliest time. Needs one row or more."""
     if rows.weights is None and rows.counts is None and rows.times is None:
         keys = np.sort(rows.keys)
         first = starts(keys)
-        return Rows(keys[first], None, None if binary else np.diff(first, append=len(keys)))
-    rows = rows.take(np.argsort(rows.keys))  # not stable, thrice as fast: the order of equals leaves no trace
+        return LogRows(keys[first], None, None if binary else np.diff(first, append=len(keys)))
+    rows = rows.take(np.argsort(rows.keys))  # not stable, three times as fast; the order of equal keys does not matter
     fresh = _changes(rows.keys)
     if rows.weights is not None and not fresh.all():
         rows = rows.take(_by_weight(rows.weights, fresh))
         fresh |= _changes(rows.weights)
     first = np.flatnonzero(fresh)
     counts = np.diff(first, append=len(rows)) if rows.counts is None else np.add.reduceat(rows.counts, first)
-    return Rows(
+    return LogRows(
         rows.keys[first],
         None if rows.weights is None else rows.weights[first],
         None if binary else counts,
@@ -100,37 +100,37 @@ def condensed(rows: Rows, binary: bool) -> Rows:
 
 
 def _by_weight(weights: npt.NDArray[np.float32], fresh: npt.NDArray[np.bool_]) -> Places:
-    """Order of rows sorted by key that sorts each key's by weight; only rows of repeated keys are moved."""
+    """The order that sorts rows of the same key by weight; rows are sorted by key already, and stay so."""
     group = np.cumsum(fresh)
-    several = np.flatnonzero(np.bincount(group)[group] > 1)
+    repeated = np.flatnonzero(np.bincount(group)[group] > 1)
     order = np.arange(len(weights))
-    order[several] = several[np.lexsort((weights[several], group[several]))]
+    order[repeated] = repeated[np.lexsort((weights[repeated], group[repeated]))]
     return order
 
 
-def pairs(rows: Rows, binary: bool) -> Rows:
-    """Every pair once, by key: its weight (None when binary) and its first time; of at least one row."""
+def pairs(rows: LogRows, binary: bool) -> LogRows:
+    """Every pair once, sorted by key, with its weight (None when binary) and earliest time. Needs one row or more."""
     rows = condensed(rows, binary)
     first = starts(rows.keys)
     times = None if rows.times is None else np.minimum.reduceat(rows.times, first)
-    return Rows(rows.keys[first], None if binary else _sums(rows.weights, rows.counts, first), None, times)
+    return LogRows(rows.keys[first], None if binary else _sums(rows.weights, rows.counts, first), None, times)
 
 
 def _sums(weights: npt.NDArray[np.float32] | None, counts: Any, first: Places) -> npt.NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # an infinite sum is refused by name later
+    with np.errstate(over="ignore"):  # `check_weights` refuses an infinite sum later
         values = counts if weights is None else weights.astype(np.float64) * counts
         return np.add.reduceat(values, first).astype(np.float32)
 
 
 def _changes(values: Any) -> npt.NDArray[np.bool_]:
-    """Where a sorted array goes on to another value, and its beginning."""
+    """Mask of the positions where a sorted array has a new value; the first is one."""
     fresh = np.ones(len(values), dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=fresh[1:])
     return fresh
 
 
 def starts(values: npt.NDArray[Any]) -> Places:
-    """Where each value of a sorted array begins."""
+    """Position of the first occurrence of each value of a sorted array."""
     return np.flatnonzero(_changes(values))
 
 
@@ -159,42 +159,42 @@ def merged(
     n_users: int,
     binary: bool,
 ) -> Merged:
-    """Sort the rows of a log by user and item and merge repeats: weights are added, the first time stays.
+    """Sort the rows of a log by user and item and merge repeats: weights are added, the earliest time stays.
 
-    One range of users after the other is sorted, so that the 64-bit keys never exist for the whole log.
+    One range of users is sorted at a time, so that the 64-bit keys never exist for the whole log.
     """
     size = len(users)
     indices = np.empty(size, dtype=np.int32)
     data = None if binary else np.empty(size, dtype=np.float32)
-    kept_times = None if times is None else np.empty(size, dtype=times.dtype)
+    merged_times = None if times is None else np.empty(size, dtype=times.dtype)
     indptr, end = np.zeros(n_users + 1, dtype=np.int64), 0
     for low, high in _spans(users, n_users):
         rows = _between(users, low, high)
         own = None if weights is None or binary else weights[rows]
-        found = pairs(
-            Rows(keys_of(users[rows], items[rows]), own, None, None if times is None else times[rows]), binary
+        distinct = pairs(
+            LogRows(keys_of(users[rows], items[rows]), own, None, None if times is None else times[rows]), binary
         )
-        part = slice(end, end + len(found))
-        indices[part] = found.items
-        indptr[low + 1 : high + 1] = np.bincount(found.users - low, minlength=high - low)
-        for array, values in ((data, found.weights), (kept_times, found.times)):
+        part = slice(end, end + len(distinct))
+        indices[part] = distinct.items
+        indptr[low + 1 : high + 1] = np.bincount(distinct.users - low, minlength=high - low)
+        for array, values in ((data, distinct.weights), (merged_times, distinct.times)):
             if array is not None:
                 array[part] = values
         end = part.stop
-    for array in (indices, data, kept_times):
+    for array in (indices, data, merged_times):
         if array is not None:
-            array.resize(end, refcheck=False)  # gives the tail back in place
-    return Merged(np.cumsum(indptr), indices, data, kept_times)
+            array.resize(end, refcheck=False)  # releases the unused tail without a copy
+    return Merged(np.cumsum(indptr), indices, data, merged_times)
 
 
 def _between(users: npt.NDArray[np.int32], low: int, high: int) -> Places:
-    """Rows of a range of users, found slab by slab so that no mask of the whole log is needed."""
+    """Positions of the rows of a range of users, searched slab by slab without a mask of the whole log."""
     slabs = ((start, users[start : start + _SLAB]) for start in range(0, len(users), _SLAB))
     return np.concatenate([np.flatnonzero((part >= low) & (part < high)) + start for start, part in slabs])
 
 
 def _spans(users: npt.NDArray[np.int32], n_users: int) -> list[tuple[int, int]]:
-    """Ranges of users with about as many rows each; every range has at least one row."""
+    """Ranges of users with about the same number of rows, at least one row each."""
     counts = np.zeros(n_users, dtype=np.int64)
     for start in range(0, len(users), _SLAB):
         counts += np.bincount(users[start : start + _SLAB], minlength=n_users)

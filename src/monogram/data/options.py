@@ -1,4 +1,4 @@
-"""Options that several ways of splitting have, checked."""
+"""Checks of the options of splits."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ def check_share(share: Any) -> None:
 
 
 def check_seed(seed: Any) -> int:
-    """The seed, if it is one: a whole number of at least 0."""
+    """The seed as an int; raise ParameterError unless it is a whole number of at least 0."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ParameterError(f"seed = {seed!r}; expected a whole number of at least 0")
     return int(seed)
 
 
 def check_users(users: Any) -> None:
-    """Raise ParameterError unless users to hold out are a number of them or a share."""
+    """Raise ParameterError unless the users to hold out are a number or a share."""
     if isinstance(users, bool) or not isinstance(users, int | float | np.number):
-        raise ParameterError(f"users = {users!r}; expected a share between 0 and 1, or how many to hold out")
+        raise ParameterError(f"users = {users!r}; expected a share between 0 and 1, or a number of users to hold out")
 
 
 def check_part(part: Any) -> None:
-    """Raise ParameterError unless a part is one that is asked for."""
+    """Raise ParameterError unless a part is "test" or "validation"."""
     if part not in ("test", "validation"):
         raise ParameterError(f"part = {part!r}; expected 'test' or 'validation'")
 
 
 def moment(at: Any) -> Any:
-    """A moment as a number: dates are kept in microseconds."""
+    """A time as a number; dates become microseconds since 1970."""
     if isinstance(at, str | date | np.datetime64):
         try:
             return int(np.array(at, "datetime64[us]").astype(np.int64))

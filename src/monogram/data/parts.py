@@ -1,4 +1,4 @@
-"""Some of a log: some of its events, of its users and items, or of those with enough events."""
+"""Parts of a log: a selection of events, of users and items, or of those with enough events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows_of(matrix: Any) -> NDArray[np.int64]:
 
 
 def events(data: Interactions, keep: Mask) -> Interactions:
-    """The same users and items with some of the events."""
+    """The same users and items, with the events where `keep` is true."""
     matrix = data.matrix
     counts = np.concatenate([[0], np.cumsum(keep)])
     pointers = counts[matrix.indptr].astype(matrix.indptr.dtype)
@@ -33,7 +33,7 @@ def events(data: Interactions, keep: Mask) -> Interactions:
 
 
 def part_of(data: Interactions, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Interactions:
-    """Some of the users and items, with their events."""
+    """The users and items at these indices, with their events."""
     matrix = data.matrix
     place = np.full(data.n_items, -1, np.int64)
     place[columns] = np.arange(len(columns))
@@ -49,7 +49,7 @@ def part_of(data: Interactions, rows: NDArray[np.int64], columns: NDArray[np.int
 
 
 def at_least(data: Interactions, users: int, items: int) -> Interactions:
-    """Users and items with so many events; see `Interactions.at_least`."""
+    """Users and items with at least so many events; see `Interactions.at_least`."""
     least = (_number("users", users), _number("items", items))
     rows, columns = rows_of(data.matrix), data.matrix.indices
     keep, before = np.ones(data.n_events, np.bool_), -1
@@ -58,13 +58,15 @@ def at_least(data: Interactions, users: int, items: int) -> Interactions:
         by_item = np.bincount(columns[keep], minlength=data.n_items)
         keep &= (by_user >= least[0])[rows] & (by_item >= least[1])[columns]
     if not before:
-        raise DataError(f"no users with at least {users} events and items with at least {items} are left; ask for less")
-    left = part_of(data, np.flatnonzero(by_user), np.flatnonzero(by_item))
+        raise DataError(
+            f"no users with at least {users} events and items with at least {items} remain; lower the limits"
+        )
+    filtered = part_of(data, np.flatnonzero(by_user), np.flatnonzero(by_item))
     note = (
-        f"at least {users} events a user and {items} an item: {data.n_users - left.n_users:,} users and "
-        f"{data.n_items - left.n_items:,} items left out"
+        f"at least {users} events per user and {items} per item: {data.n_users - filtered.n_users:,} users and "
+        f"{data.n_items - filtered.n_items:,} items removed"
     )
-    return replace(left, notes=(*data.notes, note))
+    return replace(filtered, notes=(*data.notes, note))
 
 
 def _number(name: str, value: Any) -> int:

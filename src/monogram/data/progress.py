@@ -1,4 +1,4 @@
-"""A progress bar for reading that takes a while, on a terminal only."""
+"""A progress bar for long reads, on a terminal only."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-PATIENCE = 1.0  # seconds before a bar appears
+DELAY = 1.0  # seconds before the bar appears
 
 
-def watched(
+def with_progress(
     steps: Iterable[_T],
     total: int,
     unit: str,
     quiet: bool,
-    what: str = "reading",
+    title: str = "reading",
     done: Callable[[_T], int] | None = None,
 ) -> Iterator[_T]:
-    """Pass the steps on; after a second, show on a terminal's stderr how far it has come.
+    """Yield the steps; after a second, show the progress on stderr if it is a terminal.
 
-    `done` says how much of the total is behind a step; without it, each counts 1.
+    `done` gives the part of the total that is done after a step; without it, each step counts 1.
     """
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield from steps
         return
-    begun, bar, task = time.monotonic(), None, None
+    started, bar, task = time.monotonic(), None, None
     try:
         for number, step in enumerate(steps, 1):
             yield step
-            if bar is None and time.monotonic() - begun > PATIENCE:
+            if bar is None and time.monotonic() - started > DELAY:
                 bar = _bar(unit)
-                task = bar.add_task(what, total=total or None)
+                task = bar.add_task(title, total=total or None)
                 bar.start()
             if bar is not None:
                 bar.update(task, completed=number if done is None else done(step))

@@ -1,6 +1,6 @@
-"""The public data sets the papers use: where they come from, under which terms, and how to read a local copy.
+"""The public data sets of the papers: their sources, terms of use, and how to read a local copy.
 
-Nothing here touches the network, and none of the data is part of this library.
+This module does not use the network, and the library contains none of the data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VARIABLE = "MONOGRAM_DATA"
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """What there is to know about one public data set.
+    """Description of one public data set.
 
     Attributes
     ----------
@@ -26,11 +26,11 @@ class DataSet:
     users, items, events : as published, before any filter
     source : page that describes it
     terms : conditions of use, in short; the page has the full text
-    protocol : the way of measuring (see `monogram.splits`) that the papers use it with, None where none of them does
-    preparation : what the papers do with it before measuring
-    files : where a copy is looked for in the data folder, first found first
+    protocol : split protocol (see `monogram.splits`) of the papers that use it, None where none does
+    preparation : filters that the papers apply before the split
+    files : paths of a copy in the data folder; the first that exists is used
     reading : Python that turns the first of the files into `log` or `split`, run in the data folder
-    url, md5 : the file and its published checksum, where there is a lasting one
+    url, md5 : the file and its published checksum, where there is a permanent one
     """
 
     name: str
@@ -49,7 +49,7 @@ class DataSet:
 
 
 def get(name: str) -> DataSet:
-    """The data set of a name; a ParameterError that names the nearest where there is none."""
+    """The data set with a name; the ParameterError for an unknown name suggests the nearest."""
     if name not in DATA_SETS:
         raise ParameterError(f"there is no data set {name!r}; {one_of(name, DATA_SETS)}")
     return DATA_SETS[name]
@@ -57,8 +57,8 @@ def get(name: str) -> DataSet:
 
 def folder() -> Path | None:
     """The data folder of this machine, from the variable MONOGRAM_DATA; None when it is not set."""
-    given = os.environ.get(VARIABLE)
-    return Path(given) if given else None
+    path = os.environ.get(VARIABLE)
+    return Path(path) if path else None
 
 
 def find(name: str, where: Path | None = None) -> Path | None:
@@ -97,7 +97,9 @@ split = mg.splits.lightgcn("{name}.npz")
 """
 
 
-def _movielens(size: str, users: int, items: int, events: int, md5: str, **rest: str | None) -> DataSet:
+def _movielens(
+    size: str, users: int, items: int, events: int, md5: str, *, protocol: str | None, preparation: str, reading: str
+) -> DataSet:
     name = f"ml-{size}"
     inside = {"100k": "u.data", "1m": "ratings.dat", "10m": "ratings.dat", "20m": "ratings.csv"}[size]
     unpacked = f"{'ml-10M100K' if size == '10m' else name}/{inside}"
@@ -109,10 +111,10 @@ def _movielens(size: str, users: int, items: int, events: int, md5: str, **rest:
         events=events,
         source=f"https://grouplens.org/datasets/movielens/{size}/",
         terms=_MOVIELENS,
-        protocol=rest["protocol"],
-        preparation=str(rest["preparation"]),
+        protocol=protocol,
+        preparation=preparation,
         files=(unpacked, f"{name}.npz", f"{name}.zip"),
-        reading=str(rest["reading"]).replace("{file}", unpacked),
+        reading=reading.replace("{file}", unpacked),
         url=f"https://files.grouplens.org/datasets/movielens/{name}.zip",
         md5=md5,
     )
@@ -279,10 +281,10 @@ with gzip.open("amazon-electronics/reviews_Electronics_5.json.gz", "rt", encodin
 import ast, gzip
 import monogram as mg
 with gzip.open("steam/steam_reviews.json.gz", "rt", encoding="utf-8") as lines:
-    rows = map(ast.literal_eval, lines)  # Python's way of writing, not JSON
+    rows = map(ast.literal_eval, lines)  # Python literals, not JSON
     log = mg.read((row["username"], row["product_id"]) for row in rows).at_least(users=5, items=5)
 """,
     ),
 )
 
-DATA_SETS: dict[str, DataSet] = {one.name: one for one in _ALL}
+DATA_SETS: dict[str, DataSet] = {data_set.name: data_set for data_set in _ALL}

@@ -1,4 +1,4 @@
-"""The front door: any file, frame or iterable of pairs becomes Interactions."""
+"""`read`: any file, data frame or iterable of pairs as Interactions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.data.archive import read_npz
-from monogram.data.columns import Columns, choose
+from monogram.data.columns import ColumnNames, choose
 from monogram.data.files import file_source
 from monogram.data.frames import frame_source, pairs_source
 from monogram.data.gather import Gatherer, Tally
 from monogram.data.interactions import Interactions, Merge, check_merge
-from monogram.data.progress import watched
+from monogram.data.progress import with_progress
 from monogram.data.source import Source
-from monogram.errors import DataError, ParameterError
+from monogram.errors import DataError, Message, ParameterError
 
 
 def read(
@@ -35,7 +35,7 @@ def read(
     quiet: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> Interactions:
-    """Read a log of who used what.
+    """Read a log of user-item events.
 
     Parameters
     ----------
@@ -44,22 +44,22 @@ def read(
         of Parquet files, nested or not, whose folders may be named as `day=2025-01-31`), a data frame (pandas,
         Polars, Arrow, DuckDB, …), or an iterable of (user, item) or (user, item, weight).
     user, item
-        Columns of the ids. When None they are guessed from their names, which is said on stderr and in `notes`.
+        Columns of the ids. When None they are guessed from the names, with a message on stderr and in `notes`.
     weight
         Column of the weights; 0 means no interaction. Never guessed.
     time
         Column of the times: dates become microseconds since 1970 (UTC), numbers stay as they are. Never guessed.
     merge
         Repeated pairs: "binary" (every pair counts 1) or "sum" (weights are added, 1 per row without a weight
-        column). None: "sum" with weights, else "binary". The first time stays.
+        column). None: "sum" with weights, else "binary". The earliest time is kept.
     on_error
-        "raise" stops at the first row that cannot be used; "skip" leaves such rows out and counts them.
+        "raise" stops at the first row that cannot be used; "skip" skips and counts such rows.
     part
         Which part of an .npz split file.
     quiet
-        Say nothing on stderr.
+        Print nothing to stderr.
     tell
-        Receives what would be said on stderr about guessed columns.
+        Receives the message about guessed columns that is otherwise printed to stderr.
 
     Returns
     -------
@@ -71,13 +71,13 @@ def read(
     DataError
         If the source cannot be read; the message names the row and the column, in a folder also the file.
     StorageError
-        If the log has more rows than may be held in memory, and there is no room in TMPDIR to put them aside.
+        If the log is too large to be merged in memory, and TMPDIR has not enough space for its rows.
 
     Notes
     -----
-    Memory follows the ids and the pairs, not the rows: beyond 256 MiB of them, rows are merged block by block and
-    put aside in a temporary file without a name, sharded by user. However the rows are cut into files and in whatever
-    order they come, the result has the same bits.
+    Memory grows with the distinct ids and pairs, not with the rows: beyond 256 MiB, rows are merged block by block and
+    written to an unnamed temporary file, sharded by user. The result is bit-identical for any order of the rows and any
+    division into files.
 
     Examples
     --------
@@ -87,10 +87,10 @@ def read(
     """
     _check_parameters(merge, on_error, part)
     path = _path(source)
-    before = _stamp(path)
-    log = _read(source, path, (user, item, weight, time), merge, on_error, part, quiet, tell or _say)
-    if _stamp(path) != before:
-        raise DataError(f"{path} changed while it was read; read a copy, or wait until it is written.")
+    before = _file_stamps(path)
+    log = _read(source, path, (user, item, weight, time), merge, on_error, part, quiet, tell or _print_stderr)
+    if _file_stamps(path) != before:
+        raise DataError(f"{path} changed while it was read; read a copy, or wait until it is complete.")
     return log
 
 
@@ -115,27 +115,27 @@ def _read(
     names = _columns(opened, path is None and opened.label.endswith("pairs"), user, item, weight, time)
     note = names.note
     if note is not None and not quiet:
-        tell(f"{opened.label}: {note}")
+        tell(Message(f"{opened.label}: ", note))
     default: Merge = "binary" if names.weight is None else "sum"
     notes = [*opened.notes, *([note] if note is not None else [])]
     with Gatherer(names, Tally(opened.label, on_error == "skip"), merge or default, opened.rows) as gatherer:
         batches = opened.open(names.names)
-        for batch in watched(batches, opened.total, opened.unit, quiet, done=lambda batch: batch.done):
+        for batch in with_progress(batches, opened.total, opened.unit, quiet, done=lambda batch: batch.done):
             gatherer.add(batch)
         return gatherer.finish(
-            opened.textual, notes, lambda shards, total: watched(shards, total, "shards", quiet, "merging")
+            opened.textual, notes, lambda shards, total: with_progress(shards, total, "shards", quiet, "merging")
         )
 
 
-def _say(text: str) -> None:
+def _print_stderr(text: str) -> None:
     if sys.stderr is not None:
-        with suppress(OSError):  # that nobody can hear it must not cost the log
+        with suppress(OSError):  # a closed stderr does not stop the reading
             sys.stderr.write(f"monogram: {text}\n")
             sys.stderr.flush()
 
 
 def as_interactions(log: Any) -> Interactions:
-    """Whatever a model may be fitted on: Interactions, a matrix of users by items, or anything `read` takes."""
+    """The training data of a model as Interactions: from a matrix of users by items, or from a source of `read`."""
     if isinstance(log, Interactions):
         return log
     if sp.issparse(log) or (isinstance(log, np.ndarray) and log.ndim == 2):
@@ -145,13 +145,13 @@ def as_interactions(log: Any) -> Interactions:
 
 
 def _check_no_pairs(matrix: Any) -> None:
-    """Refuse a dense array that may as well hold pairs of ids as weights."""
+    """Refuse a dense array that may contain either rows of ids or weights."""
     narrow = isinstance(matrix, np.ndarray) and matrix.dtype.kind in "iu" and matrix.shape[1] in (2, 3)
     if narrow and (matrix > 1).any():
         raise DataError(
             f"an array of {matrix.shape[0]:,} × {matrix.shape[1]} integers is ambiguous: for rows of (user, item) or "
-            "(user, item, weight) give a list, as array.tolist(); for a matrix of users by items a SciPy sparse "
-            "matrix, or Interactions.from_csr(array)."
+            "(user, item, weight) pass a list, such as array.tolist(); for a matrix of users by items pass a SciPy "
+            "sparse matrix, or Interactions.from_csr(array)."
         )
 
 
@@ -173,15 +173,15 @@ def _path(source: Any) -> Path | None:
     return path
 
 
-def _stamp(path: Path | None) -> list[tuple[str, int, int, int]]:
-    """What tells that a file, or one of a folder, is no longer the same."""
+def _file_stamps(path: Path | None) -> list[tuple[str, int, int, int]]:
+    """Identity, size and time of a file, or of the files of a folder, to detect changes."""
     if path is None:
         return []
     try:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        facts = [(str(one), one.stat()) for one in files]
+        facts = [(str(file), file.stat()) for file in files]
     except FileNotFoundError:
-        return [("gone", 0, 0, 0)]
+        return [("removed", 0, 0, 0)]
     return [(name, fact.st_ino, fact.st_size, fact.st_mtime_ns) for name, fact in facts]
 
 
@@ -203,9 +203,9 @@ def _in_memory(source: Any) -> Source:
 
 def _columns(
     opened: Source, pairs: bool, user: str | None, item: str | None, weight: str | None, time: str | None
-) -> Columns:
+) -> ColumnNames:
     if not pairs:
         return choose(opened.columns, opened.label, user, item, weight, time)
     if any(name is not None for name in (user, item, weight, time)):
         raise ParameterError("pairs have no named columns: leave user, item, weight and time out, or give a frame.")
-    return Columns("user", "item", "weight" if len(opened.columns) == 3 else None)
+    return ColumnNames("user", "item", "weight" if len(opened.columns) == 3 else None)

@@ -26,7 +26,7 @@ Bools = NDArray[np.bool_]
 _USERS = 3_000
 _CIRCLES = 110
 _CIRCLE_SIZES = (6, 11)
-_CIRCLES_ACROSS = 0.25  # share of the circles that know no genre
+_CIRCLES_ACROSS = 0.25  # share of the circles with books of all genres
 _CIRCLES_FOLLOWED = (2, 6)
 _EVENTS = (8, 80)
 _FEWEST_USERS = 3
@@ -130,12 +130,12 @@ _NAMES = (
 
 
 def sample(seed: int = 1) -> Interactions:
-    """Make the sample log: who read what, and when.
+    """Generate the sample log: users, the books they read, and when.
 
     Parameters
     ----------
     seed : int, default 1
-        Not negative. Another seed gives another world of the same kind: other titles, tastes and readers.
+        Not negative. Another seed gives a log with other titles, preferences and readers.
 
     Returns
     -------
@@ -153,12 +153,12 @@ def sample(seed: int = 1) -> Interactions:
 
 
 def genres(seed: int = 1) -> dict[str, str]:
-    """Tell the genre of every title of the sample.
+    """The genre of every title of the sample.
 
     Parameters
     ----------
     seed : int, default 1
-        The seed given to `sample`.
+        The seed passed to `sample`.
 
     Returns
     -------
@@ -196,13 +196,13 @@ def _titles(words: _Words) -> list[str]:
 
 
 def _choices(rng: np.random.Generator, kinds: NDArray[np.intp]) -> Bools:
-    """Users by items: what each one used."""
+    """Users by items: True where a user read a book."""
     utility = _appeal(rng, kinds) + rng.gumbel(size=(_USERS, kinds.size))
     low, high = _EVENTS
     counts = np.clip(rng.lognormal(np.log(20), 0.6, _USERS), low, high).astype(np.intp)
     ranked = np.sort(utility, axis=1)
     margin = utility - ranked[np.arange(_USERS), -counts][:, None]
-    # The few who were nearest to using an item do use it, so that no item is without users.
+    # The users with the smallest margins read the item too, so that every item has at least _FEWEST_USERS users.
     nearest = np.sort(margin, axis=0)[-_FEWEST_USERS]
     chosen: Bools = margin >= np.minimum(nearest, 0)
     return chosen
@@ -223,10 +223,10 @@ def _appeal(rng: np.random.Generator, kinds: NDArray[np.intp]) -> Floats:
 
 
 def _first(rng: np.random.Generator, appeal: Floats, sizes: tuple[int, int]) -> Bools:
-    """In each row, a random number of places drawn without return, in proportion to exp(appeal)."""
+    """In each row, a random number of positions drawn without replacement, in proportion to exp(appeal)."""
     rows = appeal.shape[0]
     counts = rng.integers(*sizes, size=rows)
-    utility = appeal + rng.gumbel(size=appeal.shape)  # the largest of these are such a draw
+    utility = appeal + rng.gumbel(size=appeal.shape)  # the largest values are such a draw (Gumbel-top-k)
     least = np.sort(utility, axis=1)[np.arange(rows), -counts]
     chosen: Bools = utility >= least[:, None]
     return chosen

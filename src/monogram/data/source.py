@@ -1,4 +1,4 @@
-"""What every source of rows looks like to the reader: named columns that come in batches."""
+"""The interface between sources and the reader: named columns, read in batches."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow as pa
 
 BATCH_ROWS = 131_072
 
-# An Arrow array, or a list of Python objects where Arrow cannot hold them together.
+# An Arrow array, or a list of Python objects that Arrow cannot represent.
 Column: TypeAlias = Any
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A row that could not even be taken apart into columns; `row` counts from 1."""
+    """A row that could not be split into columns; `row` counts from 1."""
 
     row: int
     reason: str
@@ -28,9 +28,9 @@ class Lost:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: the wanted columns by name, the number of rows before, and the rows lost on the way.
+    """Some rows: the wanted columns by name, the number of rows before them, and rows that could not be split.
 
-    `label` is what messages call the file they are from, where that is not the whole source; `start` counts in it.
+    `label` names the file in messages, where the source has several; `start` counts the rows of that file.
     """
 
     columns: dict[str, Column]
@@ -47,15 +47,15 @@ class Source:
     Attributes
     ----------
     label
-        What messages call it.
+        Its name in messages.
     columns
-        All column names found.
+        Names of all columns.
     open
-        From wanted column names to batches.
+        Function from the names of the wanted columns to batches.
     total
-        What `Batch.done` reaches at the end, in `unit` ("bytes" or "rows"); 0 when unknown.
+        The last value of `Batch.done`, in `unit` ("bytes" or "rows"); 0 when unknown.
     textual
-        Whether ids come as text without a type, so that integers must be recognised at the end.
+        Whether ids are untyped text, so that integers must be recognised at the end.
     """
 
     label: str
@@ -68,7 +68,7 @@ class Source:
 
     @property
     def rows(self) -> int | None:
-        """Number of rows, where it is known before they are read."""
+        """Number of rows, where it is known in advance."""
         return self.total if self.unit == "rows" and self.total else None
 
 
@@ -89,13 +89,13 @@ def packed(values: list[Any]) -> Column:
 
 
 def shown(value: object) -> str:
-    """Offending value for a message, at most 60 characters."""
+    """A value as a message shows it, at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
 def value_at(column: Column, row: int) -> object:
-    """One value of a column as a Python object, even when its bytes are not text."""
+    """One value of a column as a Python object; text that is not UTF-8 as bytes."""
     if isinstance(column, list):
         return column[row]
     scalar = column[row]

@@ -1,6 +1,6 @@
-"""Rows that are too many for memory wait in a temporary file, sharded by user, and come back shard by shard.
+"""Rows of a log too large for memory: written to a temporary file in shards of users, and merged shard by shard.
 
-The file has no name (or loses it at once), so that nothing is left behind however the process ends.
+The file has no name (or is unlinked at once), so that no file remains after a crash.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from monogram.data.merge import Merged, Rows, condensed, joined, keys_of, pairs, starts
+from monogram.data.merge import LogRows, Merged, condensed, joined, keys_of, pairs, starts
 from monogram.errors import StorageError
 
-_SHARD = 2**25  # bytes of rows in a shard
-_MOST = 4096  # shards; more of them would make the pieces of each small
-_UNKNOWN = 256  # shards where the number of rows is not known before
-_HELD = 2**21  # rows of a shard that may come together before they are merged
+_SHARD_BYTES = 2**25
+_MOST_SHARDS = 4096  # with more shards, the writes to each become small
+_DEFAULT_SHARDS = 256  # when the number of rows is not known in advance
+_MERGE_ROWS = 2**21  # rows of a shard that are read before they are merged
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Where some rows are in the file: `size` keys, then as many weights, counts and times, where they have a type."""
+    """Position of rows in the file: `size` keys, then as many weights, counts and times, unless their type is None."""
 
     start: int
     size: int
     types: tuple[Any, ...]
 
 
-class Scratch:
-    """A temporary file of rows, in TMPDIR or the system's folder for such files.
+class SpillFile:
+    """A temporary file of rows, in TMPDIR or the system's temporary folder.
 
     Parameters
     ----------
     need
-        Bytes that may be written in the end, for the message when there is no room; 0 when unknown.
+        Bytes that may be written in total, for the message when the disk is full; 0 when unknown.
     """
 
     def __init__(self, need: int) -> None:
@@ -51,54 +51,55 @@ class Scratch:
         try:
             self._file: IO[bytes] = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115  # see close
         except OSError as error:
-            raise self._no_room(error) from error
+            raise self._disk_full(error) from error
 
     def close(self) -> None:
-        """Give the room back."""
+        """Close and thereby delete the file."""
         self._file.close()
 
-    def write(self, rows: Rows) -> _Segment:
-        """Put rows at the end."""
-        rest = (rows.weights, rows.counts, rows.times)
-        start, types = self.end, tuple(None if array is None else array.dtype for array in rest)
+    def write(self, rows: LogRows) -> _Segment:
+        """Append rows; their position."""
+        fields = (rows.weights, rows.counts, rows.times)
+        start, types = self.end, tuple(None if array is None else array.dtype for array in fields)
         try:
             self._file.seek(start)
-            for array in (rows.keys, *rest):
+            for array in (rows.keys, *fields):
                 if array is not None:
                     self._put(np.ascontiguousarray(array).view(np.uint8).data)
         except OSError as error:
-            raise self._no_room(error) from error
+            raise self._disk_full(error) from error
         return _Segment(start, len(rows), types)
 
-    def _put(self, left: memoryview) -> None:
-        while left:
-            written = self._file.write(left)
+    def _put(self, content: memoryview) -> None:
+        while content:
+            written = self._file.write(content)
             self.end += written
-            left = left[written:]
+            content = content[written:]
 
-    def read(self, segment: _Segment) -> Rows:
-        """Rows as they were written."""
+    def read(self, segment: _Segment) -> LogRows:
+        """Read the rows at a position."""
         try:
             self._file.seek(segment.start)
-            keys, rest = self._get(segment.size, np.int64), segment.types
-            return Rows(keys, *(None if type_ is None else self._get(segment.size, type_) for type_ in rest))
+            keys = self._get(segment.size, np.int64)
+            return LogRows(
+                keys, *(None if type_ is None else self._get(segment.size, type_) for type_ in segment.types)
+            )
         except OSError as error:
-            why = error.strerror or error
             raise StorageError(
-                f"rows put aside in {self.folder} cannot be read back: {why}; try another TMPDIR."
+                f"the temporary file in {self.folder} cannot be read: {error.strerror or error}; try another TMPDIR."
             ) from error
 
     def _get(self, size: int, type_: Any) -> npt.NDArray[Any]:
         values = np.empty(size, dtype=type_)
-        left = values.view(np.uint8).data
-        while left:
-            got = self._file.readinto(left)  # type: ignore[attr-defined]  # unbuffered: a raw file
-            if not got:
-                raise OSError(errno.EIO, "the temporary file is cut short")
-            left = left[got:]
+        unread = values.view(np.uint8).data
+        while unread:
+            count = self._file.readinto(unread)  # type: ignore[attr-defined]  # unbuffered: a raw file
+            if not count:
+                raise OSError(errno.EIO, "the temporary file is truncated")
+            unread = unread[count:]
         return values
 
-    def _no_room(self, error: OSError) -> StorageError:
+    def _disk_full(self, error: OSError) -> StorageError:
         need = (
             f"up to {_megabytes(self.need)} are needed" if self.need else f"more than {_megabytes(self.end)} are needed"
         )
@@ -107,8 +108,8 @@ class Scratch:
         except OSError:
             free = ""
         return StorageError(
-            f"the log has more rows than may be held in memory, and they cannot be put aside in {self.folder}: "
-            f"{error.strerror or error} ({need}{free}). Make room there, or set TMPDIR to a folder with more of it."
+            f"the log is too large to be merged in memory, and its rows cannot be written to {self.folder}: "
+            f"{error.strerror or error} ({need}{free}). Free space there, or set TMPDIR to a folder with more space."
         )
 
 
@@ -120,23 +121,23 @@ Watch = Callable[[Iterable[int], int], Iterator[int]]
 
 
 class Spill:
-    """Rows put aside in shards of users, merged as far as they came together, and merged for good at the end.
+    """Rows in shards of users: each block is merged when it is written, and each shard when all rows are written.
 
     Parameters
     ----------
     binary
         Whether every pair counts 1.
     width
-        Bytes of a row that is put aside.
+        Bytes of a row in the file.
     expected
-        How many rows may come; None when unknown.
+        Number of rows; None when unknown.
     """
 
     def __init__(self, binary: bool, width: int, expected: int | None) -> None:
         self.binary = binary
-        wanted = _UNKNOWN if expected is None else -(-expected * width // _SHARD)
-        self._segments: list[list[_Segment]] = [[] for _ in range(min(max(1, wanted), _MOST))]
-        self._scratch = Scratch(2 * width * (expected or 0))  # once as they come, once merged
+        wanted = _DEFAULT_SHARDS if expected is None else -(-expected * width // _SHARD_BYTES)
+        self._segments: list[list[_Segment]] = [[] for _ in range(min(max(1, wanted), _MOST_SHARDS))]
+        self._file_of_rows = SpillFile(2 * width * (expected or 0))  # each row is written as read, and once merged
 
     def __enter__(self) -> Spill:
         return self
@@ -144,17 +145,17 @@ class Spill:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._scratch.close()
+        self._file_of_rows.close()
 
-    def add(self, rows: Rows) -> None:
-        """Put rows aside, at least one; their codes are those of first sight."""
+    def add(self, rows: LogRows) -> None:
+        """Write rows, at least one; their codes count ids in order of appearance."""
         rows = condensed(rows, self.binary)
         shards = (rows.users % len(self._segments)).astype(np.uint16)
         order = np.argsort(shards, kind="stable")
         ends = np.cumsum(np.bincount(shards, minlength=len(self._segments)))
         for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
             if end > start:
-                self._segments[number].append(self._scratch.write(rows.take(order[start:end])))
+                self._segments[number].append(self._file_of_rows.write(rows.take(order[start:end])))
 
     def merged(
         self,
@@ -172,47 +173,47 @@ class Spill:
         times
             Type of the times; None when there are none.
         watch
-            Passes the numbers of the shards on, and shows how far it has come.
+            Iterates over the numbers of the shards, and may show progress.
         """
         indptr = np.zeros(len(users) + 1, dtype=np.int64)
         parts = []
         for number in watch(range(len(self._segments)), len(self._segments)):
             if self._segments[number]:
-                found = self._pairs(number, users, items)
-                first = starts(found.users)
-                indptr[found.users[first] + 1] = np.diff(first, append=len(found))
-                parts.append(self._scratch.write(found))
+                rows = self._pairs(number, users, items)
+                first = starts(rows.users)
+                indptr[rows.users[first] + 1] = np.diff(first, append=len(rows))
+                parts.append(self._file_of_rows.write(rows))
         np.cumsum(indptr, out=indptr)
         return self._assembled(parts, indptr, times)
 
-    def _pairs(self, number: int, users: npt.NDArray[np.int32], items: npt.NDArray[np.int32]) -> Rows:
+    def _pairs(self, number: int, users: npt.NDArray[np.int32], items: npt.NDArray[np.int32]) -> LogRows:
         rows = self._shard(number)
         keys = keys_of(users[rows.users], items[rows.items])
-        return pairs(Rows(keys, rows.weights, rows.counts, rows.times), self.binary)
+        return pairs(LogRows(keys, rows.weights, rows.counts, rows.times), self.binary)
 
-    def _shard(self, number: int) -> Rows:
-        """Rows of a shard, merged on the way so that its repeats are never all there."""
-        held: list[Rows] = []
-        settled = 0
+    def _shard(self, number: int) -> LogRows:
+        """Rows of a shard, merged while they are read, so that its repeats are never all in memory."""
+        parts: list[LogRows] = []
+        merged_rows = 0
         for segment in self._segments[number]:
-            held.append(self._scratch.read(segment))
-            if sum(map(len, held)) > max(2 * settled, _HELD):
-                held = [condensed(joined(held), self.binary)]
-                settled = len(held[0])
-        return joined(held)
+            parts.append(self._file_of_rows.read(segment))
+            if sum(map(len, parts)) > max(2 * merged_rows, _MERGE_ROWS):
+                parts = [condensed(joined(parts), self.binary)]
+                merged_rows = len(parts[0])
+        return joined(parts)
 
     def _assembled(self, parts: list[_Segment], indptr: npt.NDArray[np.int64], times: Any) -> Merged:
         size = int(indptr[-1])
         indices = np.empty(size, dtype=np.int32)
         data = None if self.binary else np.empty(size, dtype=np.float32)
-        kept_times = None if times is None else np.empty(size, dtype=times)
+        merged_times = None if times is None else np.empty(size, dtype=times)
         for part in parts:
-            found = self._scratch.read(part)
-            first = starts(found.users)
-            lengths = np.diff(first, append=len(found))
-            places = np.repeat(indptr[found.users[first]] - first, lengths) + np.arange(len(found))
-            indices[places] = found.items
-            for array, values in ((data, found.weights), (kept_times, found.times)):
+            rows = self._file_of_rows.read(part)
+            first = starts(rows.users)
+            lengths = np.diff(first, append=len(rows))
+            places = np.repeat(indptr[rows.users[first]] - first, lengths) + np.arange(len(rows))
+            indices[places] = rows.items
+            for array, values in ((data, rows.weights), (merged_times, rows.times)):
                 if array is not None:
                     array[places] = values
-        return Merged(indptr, indices, data, kept_times)
+        return Merged(indptr, indices, data, merged_times)

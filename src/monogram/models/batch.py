@@ -19,8 +19,7 @@ from monogram._version import __version__
 from monogram.engine.runtime.progress import Stage
 from monogram.errors import ClusterError, ParameterError, StorageError
 from monogram.models import files
-from monogram.safe import folder as make_folder
-from monogram.safe import whole_file
+from monogram.safe import make_folder, whole_file
 
 if TYPE_CHECKING:
     from monogram.cluster import Cluster

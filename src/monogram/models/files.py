@@ -1,4 +1,4 @@
-"""A fitted model to one file, and back. Loading looks the class up in the registry; it never runs code."""
+"""Save and load fitted models. Loading takes the class from the registry and never runs code of a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from monogram.weights.update_state import UpdateState
 if TYPE_CHECKING:
     from monogram.models.base import Recommender
 
-_BLOCK = 1 << 20  # values looked at in one step
+_BLOCK = 1 << 20  # values checked at a time
 
 
 def save(
@@ -36,7 +36,7 @@ def save(
     mark: str = "",
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Write a fitted model; `extra` stands in the header beside it, under names that are not the model's own.
+    """Write a fitted model; `extra` are further entries of the header, which the model's own entries override.
 
     For `mark` and `check` see `store.save`.
     """
@@ -50,15 +50,16 @@ def save(
     header = (extra or {}) | header
     if model.pruning_ is not None:
         header["pruning"] = dataclasses.asdict(model.pruning_)
-    described, held = log_tensors(log)
-    own = {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
-    with _not_lost(weights):
-        store.save(path, header | described, own | held | _state_tensors(weights.update_state), mark=mark, check=check)
+    log_header, tensors = log_tensors(log)
+    tensors |= {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
+    tensors |= _update_tensors(weights.update_state)
+    with _keep_scratch_on_error(weights):
+        store.save(path, header | log_header, tensors, mark=mark, check=check)
 
 
 @contextmanager
-def _not_lost(weights: Any) -> Iterator[None]:
-    """What was fitted on disk is not lost with a model that could not be saved."""
+def _keep_scratch_on_error(weights: Any) -> Iterator[None]:
+    """Inside, an error keeps the files of a fit on disk, so that the fit need not be repeated."""
     scratch = weights.scratch
     try:
         yield
@@ -67,28 +68,28 @@ def _not_lost(weights: Any) -> Iterator[None]:
             raise
         scratch.kept = True
         if isinstance(error, StorageError):
-            raise StorageError(f"{error}. The fit is kept in {scratch.folder}: the same fit finds it there") from error
+            raise StorageError(f"{error}. The finished fit is in {scratch.folder}: the same fit reuses it") from error
         raise
     if scratch is not None:
         scratch.kept = False
 
 
-def _state_tensors(state: UpdateState | None) -> dict[str, Any]:
-    """What an update of the model needs beside its weights; the Gram by its rows, as files have it."""
+def _update_tensors(state: UpdateState | None) -> dict[str, Any]:
+    """The arrays that an update needs beside the weights; the Gram matrix in row-major order."""
     if state is None:
         return {}
-    held: dict[str, Any] = {"c": state.c, "penalties": state.penalties, "scale": state.scale}
-    held["gram"] = None if state.gram is None else state.gram.T
-    return {f"kept.{name}": array for name, array in held.items() if array is not None}
+    arrays: dict[str, Any] = {"c": state.c, "penalties": state.penalties, "scale": state.scale}
+    arrays["gram"] = None if state.gram is None else state.gram.T
+    return {f"kept.{name}": array for name, array in arrays.items() if array is not None}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it: lists, no tuples."""
+    """Values as JSON represents them: lists instead of tuples."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def log_tensors(log: Interactions) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A log as part of a file: what stands in the header, and its arrays."""
+    """A log as entries of the header and arrays."""
     matrix = log.matrix
     header = {"merge": log.merge, "users": log.n_users, "items": log.n_items, "events": log.n_events}
     tensors = {"log.pointers": matrix.indptr, "log.items": matrix.indices, "log.weights": matrix.data}
@@ -99,7 +100,7 @@ def log_tensors(log: Interactions) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def log_from(header: dict[str, Any], tensors: dict[str, Any]) -> Interactions:
-    """The log of a file."""
+    """The log stored in a file."""
     users, items = (Vocabulary.from_bytes(tensors[name].tobytes()) for name in ("users", "items"))
     return Interactions(_matrix(header, tensors), users, items, None, header["merge"])
 
@@ -110,9 +111,9 @@ def load(path: str | Path, *, verify: bool = True, models: Iterable[type[Recomme
     Parameters
     ----------
     path : file written by `save`
-    verify : compare every byte with its checksum and look for weights that are not finite; False loads at once and
-        trusts the large arrays
-    models : classes of your own, beside the registry's, that the file may hold
+    verify : compare every array with its checksums and refuse weights that are not finite; False loads at once,
+        without reading the large arrays
+    models : classes of models that are not in the registry
     """
     return read(path, verify, models)[0]
 
@@ -120,25 +121,25 @@ def load(path: str | Path, *, verify: bool = True, models: Iterable[type[Recomme
 def read(
     path: str | Path, verify: bool, models: Iterable[type[Recommender]] = ()
 ) -> tuple[Recommender, dict[str, Any]]:
-    """What `load` gives, and the header of the same file."""
+    """The model of a file, as from `load`, and the header of the file."""
     stored = store.load(path, verify=verify)
     try:
         return _model(stored.header, stored.tensors, models, verify), stored.header
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:
-        raise ModelFileError(f"{path} does not hold a whole model ({error}); save it again") from error
+        raise ModelFileError(f"{path} does not contain a complete model ({error}); save the model again") from error
 
 
 def _model(
     header: dict[str, Any], tensors: dict[str, Any], models: Iterable[type[Recommender]], verify: bool
 ) -> Recommender:
     if "spectrum" in header:
-        raise ModelFileError("holds a spectrum, not a model: read it with monogram.Spectrum.load")
-    known = dict.fromkeys(MODELS) | {one.name: one for one in models}
+        raise ModelFileError("contains a spectrum, not a model: load it with monogram.Spectrum.load")
+    known = dict.fromkeys(MODELS) | {kind.name: kind for kind in models}
     if header["model"] not in known:
         raise ModelFileError(
-            f"holds the model {header['model']!r}, which this library does not have; it has {', '.join(known)}"
+            f"contains the model {header['model']!r}, which is not registered; known models are {', '.join(known)}"
         )
     model = (known[header["model"]] or MODELS[header["model"]])(**header["parameters"])
     log = log_from(header, tensors)
@@ -157,20 +158,20 @@ def _update_state(tensors: dict[str, Any], items: int, verify: bool) -> UpdateSt
         return None
     c, penalties = (checked(own, name, (items,)) for name in ("c", "penalties"))
     if not (finite(c) and finite(penalties) and (c > 0).all() and (penalties >= 0).all()):
-        raise DataError("what it keeps for changes holds a value that is not a finite number above 0")
+        raise DataError("its arrays for updates contain a value that is not a finite number above 0")
     scale = checked(own, "scale", (items,)) if "scale" in own else None
     if scale is not None and not finite(scale):
-        raise DataError("what it keeps for changes holds a factor that is not finite")
-    gram = checked(own, "gram", (items, items)).T if "gram" in own else None  # symmetric, its lower triangle
+        raise DataError("its arrays for updates contain a factor that is not finite")
+    gram = checked(own, "gram", (items, items)).T if "gram" in own else None  # symmetric; the lower triangle is used
     if verify and gram is not None and not finite(gram.T):
-        raise DataError("its Gram holds a value that is not finite")
+        raise DataError("its Gram matrix contains a value that is not finite")
     return UpdateState(c, penalties, gram, scale)
 
 
 def _report(stored: dict[str, Any]) -> Report:
     report = Report(**stored)
     if report.unit is not None and not (isinstance(report.unit, float) and 0 < report.unit < np.inf):
-        raise DataError("its report has a factor of the users' weights that is not a finite number above 0")
+        raise DataError("its report has a factor of the user weights that is not a finite number above 0")
     if not isinstance(report.seconds, dict):
         raise DataError("its report has no seconds by stage")
     texts = ("solver", "dtype", "seconds", "objectives", "note")
@@ -187,21 +188,21 @@ def _pruning(stored: dict[str, Any] | None) -> Pruning | None:
 
 
 def _check_numbers(values: Iterable[Any], part: str) -> None:
-    if not all(type(one) in (int, float) for one in values):
-        raise DataError(f"its {part} holds something else where a number was expected")
+    if not all(type(value) in (int, float) for value in values):
+        raise DataError(f"its {part} contains a value that is not a number")
 
 
 def _check_weights(tensors: dict[str, Any], verify: bool) -> None:
-    """Vectors always; the large matrices, which would be read whole, only to verify."""
+    """Refuse values that are not finite: in vectors always, in large matrices only with `verify`, which reads them."""
     for name, tensor in tensors.items():
         if (verify or tensor.ndim < 2) and not finite(tensor):
-            raise DataError(f"its weights hold a value in {name!r} that is not finite")
+            raise DataError(f"its weights contain a value in {name!r} that is not finite")
         if name in ("roots", "penalties") and not (tensor > 0).all():
-            raise DataError(f"its weights hold a value in {name!r} that is not above 0")
+            raise DataError(f"its weights contain a value in {name!r} that is not above 0")
 
 
 def finite(tensor: Any) -> bool:
-    """Whether every value is finite, block by block: the answer for all at once would be a second large array."""
+    """Whether every value is finite; checked by blocks, to avoid a mask of the size of the array."""
     if tensor.ndim == 0:
         return bool(np.isfinite(tensor))
     rows = max(1, _BLOCK // max(1, tensor[:1].size))
@@ -211,7 +212,7 @@ def finite(tensor: Any) -> bool:
 
 
 def _matrix(header: dict[str, Any], tensors: dict[str, Any]) -> Any:
-    """The training matrix, checked: a kernel would follow a wrong index out of its array."""
+    """The training matrix; its indices are checked, because kernels do not check bounds."""
     arrays = (tensors["log.weights"], tensors["log.items"], tensors["log.pointers"])
     matrix = sp.csr_array(arrays, shape=(header["users"], header["items"]))
     matrix.check_format(full_check=True)

@@ -18,7 +18,7 @@ from monogram.engine.inverse import matrix_free
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Indices
-from monogram.errors import NumericalError, ParameterError, UnknownIdError
+from monogram.errors import Message, NumericalError, Option, ParameterError, UnknownIdError
 from monogram.models import change
 from monogram.models.base import Recommender
 from monogram.models.change import UpdateOptions
@@ -43,8 +43,10 @@ def _catalogue(log: Interactions, more: Interactions, new_items: bool) -> Intera
     unknown = [one for one, place in zip(used, log.items.index(used), strict=True) if place < 0]
     if unknown and not new_items:
         raise UnknownIdError(
-            f"the log has {len(unknown):,} items this model does not know: {_few(unknown)}; "
-            "add them with add_items, or in one step with new_items=True"
+            Message(
+                f"the log has {len(unknown):,} items this model does not know: {_few(unknown)}; add them with ",
+                Option("new_items", "True"),
+            )
         )
     return changes.with_items(log, unknown) if unknown else log
 

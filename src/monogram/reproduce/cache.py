@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from monogram._version import __version__
-from monogram.safe import folder as made_folder
-from monogram.safe import whole_file
+from monogram.safe import make_folder, whole_file
 
 FORMAT = 1  # of what is kept
 
@@ -55,7 +54,7 @@ class Cache:
     def put(self, source: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Keep a result."""
         full = _full(source)
-        made_folder(self.folder, "give another with --cache")
+        make_folder(self.folder, "give another with --cache")
         with whole_file(self._path(full)) as file:
             file.write(json.dumps({"source": full, "result": dict(result)}, indent=1, sort_keys=True).encode())
 

@@ -14,7 +14,7 @@ from monogram.errors import NumericalError
 from monogram.evaluation import metrics as metrics_
 from monogram.reproduce.paper import Row, Settings, Table
 from monogram.reproduce.sets import SEED, Place
-from monogram.safe import folder as made_folder
+from monogram.safe import make_folder
 from monogram.tuning import budget as budget_
 from monogram.tuning.families import Task
 from monogram.tuning.search import VALIDATION, Search, about
@@ -44,7 +44,7 @@ class Tuned:
         """The best settings of a row on the validation part of a place, by the last metric of its table."""
         name, fixed = str(row.model), fixed_of(row.settings.get(place.name) or next(iter(row.settings.values()), {}))
         task = Task(self._cut(place), metrics_.parse(table.metrics[-1]), **self.fit)
-        made_folder(self.folder, "give another with --cache")
+        make_folder(self.folder, "give another with --cache")
         study = Study(about(task, place.protocol), self.folder / _file(place, name, fixed, str(task.metric)))
         self.tell(f"{place.name}: looking for the settings of {row.name}")
         search = Search(task, [name], {name: {one: [value] for one, value in fixed.items()}}, study, self.limit)

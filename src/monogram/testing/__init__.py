@@ -1,4 +1,4 @@
-"""Shipped for everyone who writes a model: the contract it must pass, and tiny worlds with known answers."""
+"""Tests for authors of models: the contract of a recommender, and small data sets with known answers."""
 
 from monogram.testing.contract import check_recommender
 from monogram.testing.worlds import two_tastes

@@ -1,4 +1,4 @@
-"""The contract of a recommender: what holds for every model, in this library and outside it."""
+"""The contract of a recommender: laws that hold for every model, of this library and of others."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Make = Callable[[], Recommender]
 
 
 def check_recommender(model_class: type[Recommender], **parameters: Any) -> None:
-    """Raise AssertionError, naming the law, if a model breaks the contract.
+    """Raise AssertionError with the law, if a model breaks the contract.
 
     Parameters
     ----------
     model_class : class to check
-    parameters : what it is made with; by default its own defaults
+    parameters : arguments of the class; by default its own defaults
 
     Examples
     --------
@@ -63,16 +63,16 @@ def _lists(model: Recommender, **request: Any) -> dict[Any, list[Any]]:
     return lists
 
 
-def _refuses(kind: type[Exception], call: Callable[[], Any], what: str) -> None:
+def _refuses(kind: type[Exception], call: Callable[[], Any], subject: str) -> None:
     try:
         call()
     except kind:
         return
-    raise AssertionError(f"{what} must raise {kind.__name__}")
+    raise AssertionError(f"{subject} must raise {kind.__name__}, but raised no such error")
 
 
 def law_fit(make: Make) -> None:
-    """`fit` returns the model, keeps its parameters, and reports."""
+    """`fit` returns the model, does not change its parameters, and fills `report_`."""
     model = make()
     before = model.params()
     assert model.fit(_log()) is model
@@ -83,37 +83,37 @@ def law_fit(make: Make) -> None:
 
 
 def law_unfitted(make: Make) -> None:
-    """Before `fit` every question is NotFittedError."""
-    for ask in (
+    """Before `fit` every method that needs a fit raises NotFittedError."""
+    for call in (
         lambda: make().recommend(),
         lambda: make().score([["a"]]),
         lambda: make().similar(["a"]),
         lambda: make().explain(["a"], "b"),
         lambda: make().save("never.mono"),
     ):
-        _refuses(NotFittedError, ask, "an unfitted model")
+        _refuses(NotFittedError, call, "a method of an unfitted model")
 
 
 def law_lists(make: Make) -> None:
-    """Each list has exactly min(k, eligible) unique items, best first, none seen, all scores finite."""
+    """Each list has min(k, eligible) unique items in descending order of finite scores, and no seen item."""
     log = _log()
     model = make().fit(log)
     for k in (1, 5, log.n_items, log.n_items + 50):
         rows = model.recommend(k=k).rows()
         for user in log.users:
-            mine = [row for row in rows if row["user"] == user]
+            own = [row for row in rows if row["user"] == user]
             seen = log.history(user)
-            items = [row["item"] for row in mine]
+            items = [row["item"] for row in own]
             assert len(items) == len(set(items)) == min(k, log.n_items - len(seen)), f"user {user}, k = {k}"
-            assert not set(items) & set(seen)
-            assert [row["rank"] for row in mine] == list(range(1, len(mine) + 1))
-            scores = [row["score"] for row in mine]
+            assert not set(items) & set(seen), f"user {user}, k = {k}: a seen item is in the list"
+            assert [row["rank"] for row in own] == list(range(1, len(own) + 1))
+            scores = [row["score"] for row in own]
             assert np.isfinite(scores).all()
             assert scores == sorted(scores, reverse=True)
 
 
 def law_ties(make: Make) -> None:
-    """Scores that `score` gives rank as `recommend` does, ties to the lower index."""
+    """`recommend` ranks by the values of `score`; equal scores are ranked by the lower index."""
     log = _log(3)
     model = make().fit(log)
     order = {item: place for place, item in enumerate(log.items)}
@@ -128,18 +128,18 @@ def law_ties(make: Make) -> None:
 
 
 def law_same_history(make: Make) -> None:
-    """The same history gives the same list whether the user was in training or not."""
+    """The same history gives the same list for a known user, in a batch, and alone."""
     log = _log(1)
     model = make().fit(log)
     known = _lists(model, k=7)
-    given = _lists(model, histories=[log.history(user) for user in log.users], k=7)
+    batched = _lists(model, histories=[log.history(user) for user in log.users], k=7)
     alone = {n: _lists(model, histories=[list(log.history(user))], k=7).get(0, []) for n, user in enumerate(log.users)}
     for position, user in enumerate(log.users):
-        assert known.get(user, []) == given.get(position, []) == alone[position], f"user {user}"
+        assert known.get(user, []) == batched.get(position, []) == alone[position], f"user {user}"
 
 
 def law_rules(make: Make) -> None:
-    """`allow` admits only its items, `deny` none of its own, for all or by request; unknown ids are named."""
+    """`allow` restricts the items and `deny` excludes items, for all requests or for each; unknown ids are reported."""
     log = _log(2)
     model = make().fit(log)
     names = list(log.items)
@@ -157,7 +157,7 @@ def law_rules(make: Make) -> None:
 
 
 def law_unknown(make: Make) -> None:
-    """Unknown users and items are named beside the result, not fatal; an empty history is named too."""
+    """Unknown users, unknown items and empty histories are reported in the result and are not errors."""
     model = make().fit(_log())
     result = model.recommend([101, "stranger", None, 102], k=2)
     assert result.unknown_users == ("stranger", None)
@@ -171,15 +171,17 @@ def law_unknown(make: Make) -> None:
         scores = model.score([["item 1é"]], ["item 2é", "lost"])
     assert np.isfinite(scores[0, 0])
     assert np.isnan(scores[0, 1])
-    assert any(issubclass(one.category, MonogramWarning) for one in caught)
+    assert any(issubclass(warning.category, MonogramWarning) for warning in caught), (
+        "score with an unknown item must warn"
+    )
     assert model.similar(["lost"]).unknown_items == ("lost",)
-    _refuses(UnknownIdError, lambda: model.explain(["item 1é"], "lost"), "explaining an unknown item")
+    _refuses(UnknownIdError, lambda: model.explain(["item 1é"], "lost"), "explain of an unknown item")
 
 
 def law_refusals(make: Make) -> None:
-    """A request that makes no sense is a ParameterError."""
+    """An invalid argument raises ParameterError."""
     model = make().fit(_log())
-    for ask in (
+    for call in (
         lambda: model.recommend(k=0),
         lambda: model.recommend(k=2.5),  # type: ignore[arg-type]
         lambda: model.recommend(users=[101], histories=[["item 1é"]]),
@@ -190,11 +192,11 @@ def law_refusals(make: Make) -> None:
         lambda: make().fit(_log(), solver="guess"),
         lambda: make().fit(_log(), threads=0),
     ):
-        _refuses(ParameterError, ask, "that request")
+        _refuses(ParameterError, call, "an invalid argument")
 
 
 def law_explain(make: Make) -> None:
-    """The shares of an explanation sum to the score, to 1e-6."""
+    """The shares of an explanation sum to the score, within 1e-6."""
     log = _log(4)
     model = make().fit(log)
     for history in (log.history(103), list(log.items)[2:5], []):
@@ -203,11 +205,11 @@ def law_explain(make: Make) -> None:
             score = model.score([history], [item])[0, 0]
             assert abs(sum(row["share"] for row in explained.rows()) - score) <= 1e-6 * max(1, abs(score))
             assert abs(explained.score - score) <= 1e-6 * max(1, abs(score))
-            assert [one for one, _ in explained.shares] == sorted(history, key=list(log.items).index)
+            assert [source for source, _ in explained.shares] == sorted(history, key=list(log.items).index)
 
 
 def law_similar(make: Make) -> None:
-    """`similar` never gives the item itself, and ranks by its documented measure."""
+    """`similar` does not return the item itself, and its scores are those of a history of that item."""
     log = _log(5)
     model = make().fit(log)
     rows = model.similar(list(log.items)[:4], k=6).rows()
@@ -221,7 +223,7 @@ def law_similar(make: Make) -> None:
 
 
 def law_ids(make: Make) -> None:
-    """Strings, integers and UUIDs come back as they went in."""
+    """String, integer and UUID ids are returned unchanged."""
     matrix = sp.csr_array(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], np.float32))
     for ids in (["a b", "ü", "007"], [30, 10, 20], [uuid.UUID(int=n) for n in (5, 1, 9)]):
         model = make().fit(Interactions.from_csr(matrix, users=ids, items=ids))
@@ -232,16 +234,16 @@ def law_ids(make: Make) -> None:
 
 
 def law_refit(make: Make) -> None:
-    """A second `fit` forgets the first; a failed one leaves nothing behind."""
+    """A second `fit` replaces the first; after a failed `fit` the model is unfitted."""
     model = make().fit(_log(1))
     fresh = make().fit(_log(2))
     assert model.fit(_log(2)).recommend(k=5).rows() == fresh.recommend(k=5).rows()
-    _refuses(Exception, lambda: model.fit([]), "an empty log")
+    _refuses(Exception, lambda: model.fit([]), "fit on an empty log")
     _refuses(NotFittedError, model.recommend, "a model whose fit failed")
 
 
 def law_determinism(make: Make) -> None:
-    """Same input, same output, whatever the thread count; the log is not changed."""
+    """The same input gives the same output for any number of threads; the log is not changed."""
     log = _log(6)
     before = (log.matrix.data.copy(), log.matrix.indices.copy())
     first = make().fit(log, threads=1)
@@ -253,7 +255,7 @@ def law_determinism(make: Make) -> None:
 
 
 def law_files(make: Make) -> None:
-    """Saved and loaded, a model gives bit-equal answers."""
+    """A model that is saved and loaded gives bit-identical results."""
     log = _log(7)
     model = make().fit(log)
     with tempfile.TemporaryDirectory() as folder:
@@ -264,13 +266,13 @@ def law_files(make: Make) -> None:
         assert loaded.report_ == model.report_
         assert loaded.recommend(k=6).to_arrow().equals(model.recommend(k=6).to_arrow())
         np.testing.assert_array_equal(loaded.item_weights(), model.item_weights())
-        again = Path(folder) / "again.mono"
-        loaded.save(again)
-        assert again.read_bytes() == path.read_bytes()
+        copy = Path(folder) / "copy.mono"
+        loaded.save(copy)
+        assert copy.read_bytes() == path.read_bytes(), "a loaded model is saved with other bytes"
 
 
 def law_sources(make: Make) -> None:
-    """`fit` takes a log, a matrix, or pairs of ids."""
+    """`fit` accepts a log, a matrix, or pairs of ids, with the same result."""
     log, _, _ = two_tastes()
     pairs = [(user, item) for user in log.users for item in log.history(user)]
     expected = make().fit(log).recommend(k=3).rows()

@@ -1,4 +1,4 @@
-"""Tiny worlds whose right answers are known."""
+"""Small data sets with known answers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TOOLS = ("chisel", "mallet", "plane", "rasp", "saw with a fine blade")
 
 
 def two_tastes(users: int = 24) -> tuple[Interactions, list[str], str]:
-    """People who like tea and people who like tools, each lacking one thing.
+    """Users who like tea and users who like tools, each with one item missing.
 
     Returns
     -------
     log, history, answer
-        Someone with this history must be given the answer first by any model that personalises.
+        Every personalised model must rank the answer first for this history.
     """
     events: list[tuple[Any, Any]] = []
     for number in range(users):

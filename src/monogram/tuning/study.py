@@ -14,6 +14,7 @@ from typing import Any
 
 from monogram.data.splits import Split
 from monogram.errors import DataError, StorageError
+from monogram.safe import append
 from monogram.tuning.settings import Setting, Trial, best_of
 
 FORMAT = 1
@@ -135,10 +136,7 @@ class Study:
     def _write(self, path: Path, rows: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         try:
-            with path.open("ab") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
+            append(path, text.encode())
         except OSError as error:
             raise StorageError(f"the study {path} cannot be written: {error.strerror}") from error
 

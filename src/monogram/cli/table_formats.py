@@ -1,4 +1,4 @@
-"""Tables to a file or to stdout: csv, json or parquet, batch by batch, whole or not at all."""
+"""Tables as CSV, JSON or Parquet, to a file or to stdout, batch by batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monogram.safe import whole_file
 
 
 class Format(StrEnum):
-    """What the answer looks like."""
+    """Format of a result."""
 
     table = "table"
     json = "json"
@@ -24,16 +24,16 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
-def by_ending(path: str, flag: str = "--output", otherwise: str = "") -> Format:
-    """The format that the name of a file asks for."""
+def format_of_name(path: str, flag: str = "--output", otherwise: str = "") -> Format:
+    """The format that the extension of a file name says."""
     ending = Path(path).suffix.lower().removeprefix(".")
     if ending not in ("csv", "json", "parquet"):
         raise ParameterError(f"{flag} {path}: expected a name ending in .csv, .json or .parquet{otherwise}")
     return Format(ending)
 
 
-def text_of(tables: Iterator[Any], form: Format) -> Iterator[str]:
-    """The tables as pieces of one CSV or JSON text."""
+def text_chunks(tables: Iterator[Any], form: Format) -> Iterator[str]:
+    """The tables as one CSV or JSON text, in chunks."""
     return _csv(tables) if form is Format.csv else _json(tables)
 
 
@@ -49,30 +49,30 @@ def _csv(tables: Iterator[Any]) -> Iterator[str]:
 
 def _json(tables: Iterator[Any]) -> Iterator[str]:
     encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
-    before = "[\n"
+    separator = "[\n"
     for table in tables:
         rows = [encode(row) for row in table.to_pylist()]
         if rows:
-            yield before + ",\n".join(rows)
-            before = ",\n"
-    yield "\n]\n" if before == ",\n" else "[]\n"
+            yield separator + ",\n".join(rows)
+            separator = ",\n"
+    yield "\n]\n" if separator == ",\n" else "[]\n"
 
 
-def print_text(pieces: Iterator[str]) -> None:
-    """Pieces of text to stdout; flushed here, so that a closed pipe is noticed in time."""
-    for piece in pieces:
-        sys.stdout.write(piece)
+def print_text(chunks: Iterator[str]) -> None:
+    """Print chunks of text to stdout; the flush reports a closed pipe here."""
+    for chunk in chunks:
+        sys.stdout.write(chunk)
     sys.stdout.flush()
 
 
 def write(tables: Iterator[Any], form: Format, output: str) -> None:
-    """The tables to a file, whole or not at all."""
+    """Write the tables to a file, atomically."""
     with whole_file(output) as file:
         if form is Format.parquet:
             _parquet(tables, file)
         else:
-            for piece in text_of(tables, form):
-                file.write(piece.encode())
+            for chunk in text_chunks(tables, form):
+                file.write(chunk.encode())
 
 
 def _parquet(tables: Iterator[Any], file: Any) -> None:

@@ -1,0 +1,36 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Shell completion of a model name, or of the last one of a comma-separated list."""
+    from monogram.models.registry import MODELS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in MODELS if name.startswith(last)]
+
+
+ModelName = Annotated[str, typer.Option("--model", help="Name of the model.", autocompletion=complete_model)]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Number of threads; by default all cores.")]
+Scratch = Annotated[
+    Path | None,
+    typer.Option(
+        "--scratch", help="Folder for the large files of a fit on disk, which is used when memory is too small."
+    ),
+]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Dask scheduler, tcp://host:port; or local or local:N to start one.",
+    ),
+]
+Memory = Annotated[str | None, typer.Option("--memory", help="Memory budget of a fit, such as '8 GB'.")]
