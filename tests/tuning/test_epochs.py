@@ -16,7 +16,7 @@ from monogram.evaluation.metrics import parse
 from monogram.tuning import journal as journal_
 from monogram.tuning import tpe
 from monogram.tuning.epochs import Stopped, Watch
-from monogram.tuning.families import Families, Task
+from monogram.tuning.group_runner import Families, Task
 from monogram.tuning.journal import Journal
 from monogram.tuning.settings import Setting
 from monogram.tuning.study import Study

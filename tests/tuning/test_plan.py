@@ -10,9 +10,9 @@ from monogram.engine.inverse import dense, ridge_path
 from monogram.evaluation import protocol as protocol_
 from monogram.evaluation.metrics import parse
 from monogram.models.base import Recommender
-from monogram.tuning import families, search
+from monogram.tuning import group_runner, search
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Task, grouped, shared
+from monogram.tuning.group_runner import Families, Task, grouped, shared
 from monogram.tuning.plan import plan
 from monogram.tuning.settings import Setting
 
@@ -69,7 +69,7 @@ def on_a_path(ratio):
 
 def tried(room, groups, monkeypatch):
     """The value and the lists of every setting."""
-    lists, real = [], families.measure
+    lists, real = [], group_runner.measure
 
     def watched(rank, *rest):
         def kept(*given):
@@ -79,10 +79,10 @@ def tried(room, groups, monkeypatch):
 
         return real(kept, *rest)
 
-    for module in (families, protocol_):  # a path is ranked in the one, an inverse's heads in the other
+    for module in (group_runner, protocol_):  # a path is ranked in the one, an inverse's heads in the other
         monkeypatch.setattr(module, "measure", watched)
     trials = [trial for group in groups for trial in room.run(group)]
-    for module in (families, protocol_):
+    for module in (group_runner, protocol_):
         monkeypatch.setattr(module, "measure", real)
     return {trial.setting: trial.value for trial in trials}, lists
 

@@ -16,7 +16,7 @@ from monogram.data.parts import part_of
 from monogram.engine.inverse import dense
 from monogram.errors import DataError, MissingExtraError, MonogramWarning, NumericalError, ParameterError
 from monogram.evaluation import protocol as protocol_
-from monogram.tuning import families, search, tpe
+from monogram.tuning import group_runner, search, tpe
 
 FAST = {"metric": "ndcg@5", "budget": "40 settings"}
 
@@ -73,7 +73,7 @@ def test_another_test_part_changes_no_value_of_the_search(log, name):
 
 def test_the_test_part_is_read_once_by_each_model_at_the_end(log, monkeypatch):
     split, read, tried = mg.splits.holdout(log), [], []
-    real, run = protocol_.measure, families.Families.run
+    real, run = protocol_.measure, group_runner.Families.run
 
     def watched(rank, seen, on, *rest):
         read.append(on is split)
@@ -85,7 +85,7 @@ def test_the_test_part_is_read_once_by_each_model_at_the_end(log, monkeypatch):
         return run(self, group)
 
     monkeypatch.setattr(protocol_, "measure", watched)
-    monkeypatch.setattr(families.Families, "run", counted)
+    monkeypatch.setattr(group_runner.Families, "run", counted)
     mg.tune(log, "deql", protocol=split, **FAST)
     assert tried
     assert sum(read) == 3, "the best, EASE and popularity"
@@ -118,7 +118,7 @@ def test_no_time_is_time_for_one_group(log):
 
 
 def test_interrupted_and_resumed_is_as_if_it_never_stopped(log, tmp_path, monkeypatch):
-    path, real, runs = tmp_path / "study.jsonl", families.Families.run, []
+    path, real, runs = tmp_path / "study.jsonl", group_runner.Families.run, []
 
     def run(self, group):
         runs.append(len(group))
@@ -126,7 +126,7 @@ def test_interrupted_and_resumed_is_as_if_it_never_stopped(log, tmp_path, monkey
             raise KeyboardInterrupt
         return real(self, group)
 
-    monkeypatch.setattr(families.Families, "run", run)
+    monkeypatch.setattr(group_runner.Families, "run", run)
     with pytest.raises(KeyboardInterrupt):
         mg.tune(log, "edlae", study=path, **FAST)
     finished = len(path.read_text().splitlines()) - 1
@@ -145,7 +145,7 @@ def test_interrupted_and_resumed_is_as_if_it_never_stopped(log, tmp_path, monkey
 @pytest.mark.parametrize("group", [2, 6, 9, 13])
 def test_interrupted_among_the_finer_steps(log, tmp_path, monkeypatch, group):
     how = {"space": {"edlae": {"dropout": [0.2, 0.5]}}, "metric": "ndcg@5", "budget": "26 settings"}
-    whole, real, runs = mg.tune(log, "edlae", **how), families.Families.run, []
+    whole, real, runs = mg.tune(log, "edlae", **how), group_runner.Families.run, []
 
     def run(self, part):
         runs.append(part)
@@ -153,7 +153,7 @@ def test_interrupted_among_the_finer_steps(log, tmp_path, monkeypatch, group):
             raise KeyboardInterrupt
         return real(self, part)
 
-    monkeypatch.setattr(families.Families, "run", run)
+    monkeypatch.setattr(group_runner.Families, "run", run)
     with pytest.raises(KeyboardInterrupt):
         mg.tune(log, "edlae", study=tmp_path / "study", **how)
     resumed = mg.tune(log, "edlae", study=tmp_path / "study", **how)
@@ -201,7 +201,7 @@ def test_without_optuna_the_command_that_installs_it_is_named(log, without_tpe):
 
 
 def test_what_is_trained_in_epochs(log):
-    space = search.ranges.space
+    space = search.spaces.space
     for name, given, expected in (
         ("wrmf", {}, True),
         ("slim", {}, True),

@@ -11,6 +11,7 @@ from typing import Any
 from monogram.data.splits import Split
 from monogram.errors import MonogramError, MonogramWarning, ParameterError
 from monogram.evaluation import metrics as metrics_
+from monogram.evaluation import shared_fits
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured
 from monogram.evaluation.result import Evaluation
@@ -18,7 +19,7 @@ from monogram.models.base import Recommender
 from monogram.models.registry import model_class
 from monogram.models.work import Report
 from monogram.reproduce import cells as cells_
-from monogram.reproduce import family, sets
+from monogram.reproduce import sets
 from monogram.reproduce.cache import Cache
 from monogram.reproduce.cells import Cell
 from monogram.reproduce.paper import Paper, Row, Settings, Table
@@ -164,7 +165,7 @@ class Runner:
         try:
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always", MonogramWarning)
-                report, found = family.measured([group[0].model() for group in groups], split, asked, self.fit)
+                report, found = shared_fits.measured([group[0].model() for group in groups], split, asked, self.fit)
         except MonogramError as error:
             for job in jobs:
                 job.result = {"error": str(error)}
@@ -206,7 +207,7 @@ def _named_once(rows: Sequence[Row]) -> list[Row]:
 def _family(job: Job) -> Any:
     """Jobs with the same answer share one inverse; one without a family has its own."""
     model = job.model()
-    return family.key(model) or repr(model)
+    return shared_fits.key(model) or repr(model)
 
 
 def _cells(job: Job) -> list[Cell]:

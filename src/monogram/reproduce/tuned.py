@@ -16,7 +16,7 @@ from monogram.reproduce.paper import Row, Settings, Table
 from monogram.reproduce.sets import SEED, Place
 from monogram.safe import folder as made_folder
 from monogram.tuning import budget as budget_
-from monogram.tuning.families import Task
+from monogram.tuning.group_runner import Task
 from monogram.tuning.search import VALIDATION, Search, about
 from monogram.tuning.study import Study
 

@@ -21,7 +21,7 @@ from monogram.models.recipe import Penalties
 from monogram.models.spectral import Spectral
 from monogram.models.students import Student
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Group, grouped, shared
+from monogram.tuning.group_runner import Families, Group, grouped, shared
 from monogram.tuning.settings import Setting
 
 SAME = 1e-9  # relative: ratios that differ by less are one

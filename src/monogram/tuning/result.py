@@ -13,7 +13,7 @@ from monogram.evaluation.statistics import Difference
 from monogram.models.base import Recommender
 from monogram.reports import writers
 from monogram.tuning import report as report_
-from monogram.tuning.families import Task
+from monogram.tuning.group_runner import Task
 from monogram.tuning.plan import SearchPlan
 from monogram.tuning.settings import Setting, Trial
 from monogram.tuning.study import Study

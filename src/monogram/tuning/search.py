@@ -22,8 +22,8 @@ from monogram.evaluation import metrics as metrics_
 from monogram.models.registry import model_class
 from monogram.models.work import check_dtype
 from monogram.tuning import budget as budget_
-from monogram.tuning import ranges, tpe
-from monogram.tuning.families import Families, Group, Task, shared
+from monogram.tuning import spaces, tpe
+from monogram.tuning.group_runner import Families, Group, Task, shared
 from monogram.tuning.plan import SearchPlan, plan
 from monogram.tuning.result import Tuning, finish
 from monogram.tuning.settings import Setting, Trial, best_of
@@ -123,7 +123,7 @@ def tune(
         notes = [one.note for one in search.study.trials if one.setting.model in names]
         trouble = search.families.trouble or NumericalError(notes[-1])
         raise type(trouble)(f"none of the settings could be fitted: {trouble}") from trouble
-    middle = ranges.coarse("ease", search.spaces["ease"])[0]
+    middle = spaces.coarse("ease", search.spaces["ease"])[0]
     found = finish(search.study, split, task, best, seed, ease.setting if ease else middle)
     found.plan = search.plan
     return found
@@ -169,7 +169,7 @@ class Search:
         if not shift:
             _warn_of_powers(names, space, task.split.protocol)
         self.spaces = {
-            name: ranges.space(name, task.split.train, self._sigma, space.get(name, {}), shift=shift)
+            name: spaces.space(name, task.split.train, self._sigma, space.get(name, {}), shift=shift)
             for name in dict.fromkeys([*names, *beside])
         }
         in_epochs = {name: axes for name, axes in self.spaces.items() if tpe.needed(name, axes)}
@@ -178,7 +178,7 @@ class Search:
         self._before: dict[str, Setting] = {}
         self._last = 0.0
         others = [name for name in self._shares if name not in names]
-        self._waiting = [one for name in others for one in ranges.coarse(name, self.spaces[name])]
+        self._waiting = [one for name in others for one in spaces.coarse(name, self.spaces[name])]
         study.rewind()
 
     def run(self) -> None:
@@ -204,7 +204,7 @@ class Search:
 
     @cached_property
     def _begin(self) -> list[Setting]:
-        grids = [one for name in self._own_grids for one in ranges.coarse(name, self.spaces[name])]
+        grids = [one for name in self._own_grids for one in spaces.coarse(name, self.spaces[name])]
         return grids + self._next() + self._beside()
 
     @property
@@ -259,8 +259,8 @@ class Search:
         if self._before.get(name) == best.setting:
             self._shares[name] /= 2
         self._before[name] = best.setting
-        while self._shares[name] >= ranges.FINEST:
-            near = ranges.finer(name, self.spaces[name], best.setting.parameters, self._shares[name])
+        while self._shares[name] >= spaces.FINEST:
+            near = spaces.finer(name, self.spaces[name], best.setting.parameters, self._shares[name])
             new = [one for one in dict.fromkeys(near) if one not in self.study]
             if new:
                 return new

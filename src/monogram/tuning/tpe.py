@@ -19,8 +19,8 @@ import numpy as np
 from monogram.errors import MissingExtraError
 from monogram.tuning.epochs import Watch
 from monogram.tuning.journal import Journal
-from monogram.tuning.ranges import Axis, Space
 from monogram.tuning.settings import Setting, Trial
+from monogram.tuning.spaces import Axis, Space
 from monogram.tuning.study import Study
 
 EPOCHS = {

@@ -14,9 +14,9 @@ from monogram.engine.plan import measure
 from monogram.evaluation.metrics import parse
 from monogram.models.registry import MODELS
 from monogram.models.work import Work
-from monogram.tuning import families
+from monogram.tuning import group_runner
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Task, grouped
+from monogram.tuning.group_runner import Families, Task, grouped
 from monogram.tuning.plan import plan
 from monogram.tuning.settings import Setting, Trial, best_of
 
@@ -106,8 +106,8 @@ def made(monkeypatch):
         monkeypatch.setattr(room, name, call)
 
     count(dense, "primal")
-    count(families, "gram")
-    count(families, "directions")
+    count(group_runner, "gram")
+    count(group_runner, "directions")
     return found
 
 
