@@ -44,12 +44,12 @@ def test_a_second_run_computes_nothing(paper, folder, tmp_path, monkeypatch):
     cache, said = Cache(tmp_path / "cache"), []
     first = Runner(folder, cache, tell=said.append).run(paper)
     assert any("EASE(l2=10.0)" in text for text in said)
-    monkeypatch.setattr(runner_.shared_fits, "measured", None)
+    monkeypatch.setattr(runner_.shared_fits, "measure_models", None)
     assert Runner(folder, cache).run(paper) == first
 
 
 def test_an_interrupted_run_goes_on(paper, folder, tmp_path, monkeypatch):
-    cache, real, done = Cache(tmp_path / "cache"), runner_.shared_fits.measured, []
+    cache, real, done = Cache(tmp_path / "cache"), runner_.shared_fits.measure_models, []
 
     def counted(*arguments):
         if len(done) == 1:
@@ -57,10 +57,12 @@ def test_an_interrupted_run_goes_on(paper, folder, tmp_path, monkeypatch):
         done.append(arguments)
         return real(*arguments)
 
-    monkeypatch.setattr(runner_.shared_fits, "measured", counted)
+    monkeypatch.setattr(runner_.shared_fits, "measure_models", counted)
     with pytest.raises(KeyboardInterrupt):
         Runner(folder, cache).run(paper)
-    monkeypatch.setattr(runner_.shared_fits, "measured", lambda *arguments: done.append(arguments) or real(*arguments))
+    monkeypatch.setattr(
+        runner_.shared_fits, "measure_models", lambda *arguments: done.append(arguments) or real(*arguments)
+    )
     Runner(folder, cache).run(paper)
     assert [len(models) for models, *_ in done] == [1, 3], "EASE, then three b, of which the table has one"
 

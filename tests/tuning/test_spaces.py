@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
+import monogram as mg
 from monogram.errors import ParameterError
+from monogram.models import registry
+from monogram.models.parameters import param
 from monogram.models.registry import MODELS
+from monogram.models.search_axes import Search
 from monogram.tuning import spaces
 from monogram.tuning.spaces import Axis
 
@@ -15,16 +22,15 @@ def sigma(_, rank):
     return np.linspace(20, 1, rank)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_has_a_space_it_accepts(name, log):
+def test_popularity_alone_has_no_parameters():
+    assert [name for name in MODELS if not MODELS[name]().params()] == ["popularity"]
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "popularity"])
+def test_every_model_with_parameters_has_a_space_it_accepts(name, log):
     axes = spaces.space(name, log, sigma, {})
     found = spaces.coarse(name, axes)
-    if name == "popularity":  # the one model without parameters
-        assert not MODELS[name]().params()
-        assert not axes
-    else:
-        assert axes, "a model with parameters needs a search space"
-        assert len(found) > 1
+    assert len(found) > 1
     assert len(found) == np.prod([len(axis.values) for axis in axes.values()], dtype=int)
     assert len(set(found)) == len(found)
     for axis in axes.values():
@@ -124,9 +130,33 @@ def test_a_value_that_needs_another_is_taken(log):
     assert axes["penalty"].values == ("weighted", "plain")
 
 
-def test_parameters_without_a_space_are_an_error(log, monkeypatch):
-    monkeypatch.setattr(spaces, "_usual", lambda *_: {})
-    with pytest.raises(ParameterError, match=r"ease has no search space of its own; give space=.*\(l2\)"):
-        spaces.space("ease", log, sigma, {})
-    assert list(spaces.space("ease", log, sigma, {"l2": 3})) == ["l2"]
+@dataclass(kw_only=True, eq=False)
+class Unsearched(mg.EASE):
+    """A model that declares no search axis."""
+
+    name: ClassVar[str] = "unsearched"
+    l2: float = param(100.0, "penalty on the squared weights", low=0)
+
+
+@pytest.fixture
+def unsearched(monkeypatch):
+    monkeypatch.setattr(registry.MODELS, "_paths", dict(registry.MODELS._paths))
+    monkeypatch.setattr(registry.MODELS, "_classes", dict(registry.MODELS._classes))
+    return mg.register(Unsearched).name
+
+
+def test_a_model_without_axes_needs_given_values(log, unsearched):
+    with pytest.raises(ParameterError, match=r"unsearched declares no search axes; give space=.*\(l2\)"):
+        spaces.space(unsearched, log, sigma, {})
+    assert list(spaces.space(unsearched, log, sigma, {"l2": 3})) == ["l2"]
     assert spaces.space("popularity", log, sigma, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"scale": "log"}, "scale = 'log'"), ({"unit": "metre"}, "unit = 'metre'"), ({"values": ()}, "needs values"),
+     ({"unit": "threshold"}, "needs values"), ({"at": lambda mu, _: mu}, "needs values")],
+)  # fmt: skip
+def test_a_wrong_declaration_is_refused(wrong, message):
+    with pytest.raises(ParameterError, match=message):
+        Search(**({"values": (1.0, 2.0)} | wrong))

@@ -48,7 +48,7 @@ def test_a_search_that_comes_by_again_meets_its_trials(tmp_path):
     assert TRIALS[1].setting not in again
     assert again.ahead("ease") == TRIALS[0].setting
     assert again.ahead("deql") is None
-    assert again.meet([TRIALS[1].setting, Setting.of("ease", {"l2": 9})]) == [TRIALS[1]]
+    assert again.replay([TRIALS[1].setting, Setting.of("ease", {"l2": 9})]) == [TRIALS[1]]
     assert again.trials == [TRIALS[1]]
     assert TRIALS[1].setting in again
     again.forward()

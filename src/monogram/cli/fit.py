@@ -58,7 +58,7 @@ def command(
     not_over(output, log)
     made.plan((1, 1, 1), **how)  # wrong options, before reading
     clusters.check(made, cluster, chosen)
-    with clusters.held(cluster) as held:
+    with clusters.connection(cluster) as held:
         data = read_log(log, columns)
         plan = made.plan(data, **how, cluster=held)
         talk(str(plan))

@@ -46,7 +46,7 @@ def command(
     recommender = make(model, parameters)
     given = parse_size(size) if size is not None else read_log(str(log), columns)
     how: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
-    with clusters.held(cluster) as held:
+    with clusters.connection(cluster) as held:
         found = recommender.plan(given, **how, solver=chosen, scratch=scratch, cluster=held)
     if as_json:
         answer(_document(model, recommender, found))

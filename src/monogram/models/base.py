@@ -23,7 +23,9 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
 from monogram.models import clusters, parameters
+from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.explanation import Explanation
+from monogram.models.registry import names_of
 from monogram.models.work import SOLVERS, ObservedLog, Report, Work, check_dtype, check_solver, scratch_folder
 from monogram.ranking import Recommendations
 from monogram.weights import Weights
@@ -48,6 +50,10 @@ class Recommender:
 
     name: ClassVar[str]
     solvers: ClassVar[tuple[str, ...]] = SOLVERS
+    epoch_training: ClassVar[EpochTraining | None] = None  # how the fit runs in epochs; None: it does not
+    on_cluster: ClassVar[bool] = False  # whether it can be fitted on a cluster
+    updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
+    keeps_gram: ClassVar[bool] = False  # whether fit(keep_gram=True) can keep the Gram beside the weights
 
     def __post_init__(self) -> None:
         parameters.check(self)
@@ -125,7 +131,7 @@ class Recommender:
         check_dtype(dtype)
         between = log.between if isinstance(log, ObservedLog) else None
         data, given = self._source(log.source if isinstance(log, ObservedLog) else log)
-        with clusters.held(cluster) as held, parallel.blas_threads(threads) as number:
+        with clusters.connection(cluster) as held, parallel.blas_threads(threads) as number:
             work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
             work.given, work.between, work.keep_gram = given, between, keep_gram
             work.scratch, work.cluster = scratch_folder(scratch, solver), held
@@ -166,20 +172,24 @@ class Recommender:
         size = guess(*log) if sized else measure(self._source(log)[0].matrix)
         how = (check_dtype(dtype), memory_.parse(memory), parallel.count(threads), self._solver(solver, keep_gram))
         clusters.check(self, cluster, solver)
-        with clusters.held(cluster) as held:
+        with clusters.connection(cluster) as held:
             where = scratch_folder(scratch, solver)
             return self._plan(size, Work(*how, keep_gram=keep_gram, scratch=where, cluster=held))
 
+    def shared_fit(self) -> SharedFit | None:
+        """The computation on a log that this model shares with other models; None where it shares none."""
+        return None
+
     def _on_cluster(self) -> bool:
-        """Whether it can be fitted on a cluster."""
-        return False
+        """Whether it can be fitted on a cluster with these parameters."""
+        return self.on_cluster
 
     def _solver(self, solver: str, keep_gram: bool) -> str:
         """The solver to use, checked."""
         if keep_gram:
             raise ParameterError(
-                "keep_gram is for the full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered); "
-                f"{type(self).__name__} keeps no Gram"
+                f"keep_gram = True, but {type(self).__name__} keeps no Gram; leave keep_gram out, or use one of "
+                f"{names_of('keeps_gram')}"
             )
         return check_solver(solver, self.solvers)
 
@@ -280,7 +290,7 @@ class Recommender:
 
         self._learned()
         asked = batch_.Asked(k, allow, deny, exclude_seen)
-        with clusters.held(cluster) as held:
+        with clusters.connection(cluster) as held:
             return batch_.recommend_all(self, folder, asked, batch, parallel.count(threads), progress or silent, held)
 
     def similar(self, items: Any, k: int = 10, *, threads: int | None = None) -> Recommendations:

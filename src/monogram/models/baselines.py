@@ -14,6 +14,7 @@ from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, measure
 from monogram.engine.topk import column_topk
 from monogram.models.base import Recommender
 from monogram.models.parameters import param
+from monogram.models.search_axes import Search
 from monogram.models.work import Work
 from monogram.weights import Fixed, Sparse, Weights
 
@@ -38,8 +39,14 @@ class ItemKNN(Recommender):
     """
 
     name: ClassVar[str] = "item_knn"
-    k: int = param(100, "neighbours of each item", low=1, high=1e9)
-    shrink: float = param(10.0, "added below the cosine: similarities seen on few users count less", low=0, high=1e30)
+    k: int = param(100, "neighbours of each item", low=1, high=1e9, search=Search((20, 60, 180), "whole"))
+    shrink: float = param(
+        10.0,
+        "added below the cosine: similarities seen on few users count less",
+        low=0,
+        high=1e30,
+        search=Search((1.0, 10.0, 100.0)),
+    )
 
     def _warm(self, work: Work) -> None:
         self._weights(Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()), work)

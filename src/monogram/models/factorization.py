@@ -14,8 +14,10 @@ from monogram.engine.iterative import wrmf
 from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, calibrate, measure
 from monogram.engine.runtime import parallel
 from monogram.errors import NumericalError
+from monogram.models.abilities import EpochTraining
 from monogram.models.base import Recommender
 from monogram.models.parameters import param
+from monogram.models.search_axes import RANK, Search
 from monogram.models.work import Work
 from monogram.weights import FoldIn, Weights
 
@@ -42,10 +44,17 @@ class WRMF(Recommender):
     """
 
     name: ClassVar[str] = "wrmf"
-    rank: int = param(64, "numbers in the factors of a user or an item", low=1, high=100_000)
-    l2: float = param(0.003, "penalty on the squared factors", low=1e-9, high=1e30)
+    epoch_training: ClassVar[EpochTraining | None] = EpochTraining()
+    rank: int = param(64, "numbers in the factors of a user or an item", low=1, high=100_000, search=RANK)
+    l2: float = param(
+        0.003, "penalty on the squared factors", low=1e-9, high=1e30, search=Search((1e-4, 1e-3, 1e-2, 1e-1))
+    )
     alpha: float = param(
-        100.0, "what a weight of 1 adds to the weight of a seen cell; an unseen one weighs 1", low=0, high=1e9
+        100.0,
+        "what a weight of 1 adds to the weight of a seen cell; an unseen one weighs 1",
+        low=0,
+        high=1e9,
+        search=Search((1.0, 10.0, 100.0)),
     )
     nu: float = param(1.0, "power of a row's weight in its penalty; 0: the same penalty for all", low=0, high=2)
     epochs: int = param(16, "times that all users, then all items are solved", low=1, high=1_000_000)

@@ -21,17 +21,22 @@ from monogram.engine.inverse import probing
 from monogram.engine.plan import Extra, Plan, Size
 from monogram.errors import ParameterError
 from monogram.models import matrix_free
+from monogram.models.abilities import Reading
 from monogram.models.fitted import RefitSource, UpdateState, factor
 from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, Head, PopularityScaled, ZeroDiagonal
 from monogram.models.inverse import Inverse
 from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
+from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
 from monogram.models.work import SOLVERS, Report, Work, check_solver
 from monogram.weights import Dense, MatrixFree, Weights
 
 if TYPE_CHECKING:
     from monogram.models.fitted import Pruning
+
+B = Search(tuple(float(f"{0.1 * 1.12**step:.3g}") for step in range(32)), free=True)
+ITEM_POWER = Search(tuple(step / 20 for step in range(-8, 9)), "plain", free=True, only_with_shift=True)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -41,7 +46,10 @@ class FullRank(InverseModel):
     What it does beside a fit by an inverse is in `updates` and `matrix_free`.
     """
 
+    on_cluster: ClassVar[bool] = True
     updatable: ClassVar[bool] = True
+    keeps_gram: ClassVar[bool] = True
+    reading: ClassVar[Reading] = "heads"
     solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", free.NAME)
 
     def add_users(
@@ -143,9 +151,6 @@ class FullRank(InverseModel):
             raise ParameterError(f"keep_gram keeps the Gram of the items, which solver={solver!r} avoids; use 'primal'")
         return "primal" if keep_gram else solver
 
-    def _on_cluster(self) -> bool:
-        return True
-
     def _plan(self, size: Size, work: Work) -> Plan:
         cost = plan.matrix_free(size, self.formula().head.needs_diagonal, dtype=work.dtype, threads=work.threads)
         return self._planned(size, work, (cost,))
@@ -226,7 +231,7 @@ class EASE(FullRank):
     """
 
     name: ClassVar[str] = "ease"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
 
     def formula(self) -> Formula:
         """S, l2, and a zero diagonal."""
@@ -242,8 +247,8 @@ class EDLAE(FullRank):
     """
 
     name: ClassVar[str] = "edlae"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a zero diagonal."""
@@ -259,8 +264,8 @@ class DLAE(FullRank):
     """
 
     name: ClassVar[str] = "dlae"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a free diagonal."""
@@ -278,10 +283,10 @@ class DEQL(FullRank):
     """
 
     name: ClassVar[str] = "deql"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
     a: float = param(1.0, "weight of the error on hidden entries", low=0, high=1e6)
-    b: float = param(0.5, "weight of the error on kept entries", low=0, high=1e6)
+    b: float = param(0.5, "weight of the error on kept entries", low=0, high=1e6, search=B)
     zero_diagonal: bool = param(False, "force the diagonal of the weights to 0")
 
     def __post_init__(self) -> None:
@@ -315,10 +320,12 @@ class Tempered(FullRank):
     """
 
     name: ClassVar[str] = "tempered"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
-    user_power: float = param(0.5, "how much less long histories count: 0 all events alike", low=0, high=2)
-    item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
+    user_power: float = param(
+        0.5, "how much less long histories count: 0 all events alike", low=0, high=2, search=USER_POWER
+    )
+    item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2, search=ITEM_POWER)
     b: float = param(0.0, "weight of the error on kept entries; 0: none, and a zero diagonal", low=0, high=1e6)
 
     def formula(self) -> Formula:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from monogram.data.interactions import Interactions
 from monogram.engine.plan import Cost, Extra, Plan, Size, measure
 from monogram.models import inverse
+from monogram.models.abilities import Reading, SharedFit
 from monogram.models.base import Recommender
 from monogram.models.heads import Formula
 from monogram.models.inverse import Inverse, Solved
@@ -18,11 +19,15 @@ from monogram.models.work import Work
 class InverseModel(Recommender):
     """A model made of one inverse (S + Λ)⁻¹: its `formula` says which one, and what is read off it."""
 
-    updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
+    reading: ClassVar[Reading] = "fit"  # how a model is read off an inverse that it shares, see `SharedFit`
 
     def formula(self) -> Formula:
         """What S is, how large its penalties are, and what is read off the inverse."""
         raise TypeError(f"{type(self).__name__} must define formula(), which gives recipe, penalties and head")
+
+    def shared_fit(self) -> SharedFit:
+        """The inverse of its recipe and penalties: models with equal ones share one factorisation."""
+        return SharedFit("inverse", self.formula().shared, self.reading)
 
     def _source(self, log: Any) -> tuple[Interactions, Any]:
         if not isinstance(log, Inverse):

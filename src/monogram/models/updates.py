@@ -30,6 +30,7 @@ from monogram.models.base import Recommender
 from monogram.models.fitted import RefitSource, UpdateState, factor
 from monogram.models.inverse import alike, roots, used
 from monogram.models.inverse_model import InverseModel
+from monogram.models.registry import names_of
 from monogram.models.work import Report, Work
 from monogram.weights import Dense, Dual, MatrixFree, Weights
 
@@ -133,10 +134,7 @@ def check(model: Recommender) -> None:
     if isinstance(weights, MatrixFree):
         return
     if not (isinstance(model, InverseModel) and model.updatable) or not isinstance(weights, Dense | Dual):
-        raise ParameterError(
-            f"{name} cannot be changed without a refit; only the full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered) "
-            "can"
-        )
+        raise ParameterError(f"{name} cannot be changed without a refit; models that can: {names_of('updatable')}")
     if not isinstance(model._kept, UpdateState) or (isinstance(weights, Dense) and model._kept.scale is None):
         raise ParameterError(f"this {name} was saved without what a change needs (its diagonal of C): fit it again")
 

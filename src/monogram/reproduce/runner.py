@@ -148,7 +148,7 @@ class Runner:
         if not left:
             return
         split = place.split(part)
-        for group in _grouped(left, _family).values():
+        for group in _grouped(left, _shared_fit).values():
             self.tell(f"{place.name}, {part}: {', '.join(dict.fromkeys(repr(job.model()) for job in group))}")
             self._fit(split, group, document)
 
@@ -165,7 +165,9 @@ class Runner:
         try:
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always", MonogramWarning)
-                report, found = shared_fits.measured([group[0].model() for group in groups], split, asked, self.fit)
+                report, found = shared_fits.measure_models(
+                    [group[0].model() for group in groups], split, asked, self.fit
+                )
         except MonogramError as error:
             for job in jobs:
                 job.result = {"error": str(error)}
@@ -204,10 +206,10 @@ def _named_once(rows: Sequence[Row]) -> list[Row]:
     return list({row.name: row for row in rows}.values())
 
 
-def _family(job: Job) -> Any:
-    """Jobs with the same answer share one inverse; one without a family has its own."""
+def _shared_fit(job: Job) -> Any:
+    """Jobs with equal results are measured from one fit: of one inverse, or of the same model."""
     model = job.model()
-    return shared_fits.key(model) or repr(model)
+    return shared_fits.inverse_key(model) if shared_fits.reads_heads(model) else repr(model)
 
 
 def _cells(job: Job) -> list[Cell]:

@@ -9,6 +9,7 @@ from monogram.data.splits import Split
 from monogram.engine.runtime import parallel
 from monogram.evaluation.protocol import measure_model
 from monogram.evaluation.result import Evaluation
+from monogram.evaluation.shared_fits import measure_fit
 from monogram.evaluation.statistics import Difference
 from monogram.models.base import Recommender
 from monogram.reports import writers
@@ -93,27 +94,24 @@ class Tuning:
         return "\n".join(lines)
 
 
-def finish(study: Study, split: Split, task: Task, best: Trial, seed: int, ease: Setting) -> Tuning:
-    """Refit the best on all of train, and read the test part, once. One large model is in memory at a time.
+def finish(study: Study, split: Split, task: Task, best: Trial, seed: int, baselines: list[Setting]) -> Tuning:
+    """Refit the best setting on all of train, and measure it and the baselines on the test part.
+
+    One large model is in memory at a time.
 
     Parameters
     ----------
-    ease : what to compare with
+    baselines : settings to compare the best with; one of the same model as the best is left out
     """
-    others = {"ease": ease, "popularity": Setting.of("popularity", {})}
-    values, catalogue = {}, {}
-    for name, setting in others.items():
-        if name != best.setting.model:
-            values[name], catalogue[name], _ = _measured(setting, split, task)
-    own, counted, model = _measured(best.setting, split, task, keep=True)
-    values, catalogue = {best.setting.model: own} | values, {best.setting.model: counted} | catalogue
-    test = Evaluation(split.protocol, (task.metric,), values, catalogue, None, seed)
+    metrics, options = (task.metric,), task.fit_options
+    measured = {
+        setting.model: measure_fit(setting.make(), split.train, split, metrics, options)[1]
+        for setting in baselines
+        if setting.model != best.setting.model
+    }
+    model = best.setting.make().fit(split.train, **options)
+    measured = {best.setting.model: measure_model(model, split, metrics, parallel.count(task.threads))} | measured
+    values = {name: by_user for name, (by_user, _) in measured.items()}
+    catalogue = {name: by_catalogue for name, (_, by_catalogue) in measured.items()}
+    test = Evaluation(split.protocol, metrics, values, catalogue, None, seed)
     return Tuning(study.trials, best, model, str(task.metric), test)
-
-
-def _measured(setting: Setting, split: Split, task: Task, keep: bool = False) -> tuple[Any, dict[str, float], Any]:
-    model = setting.make().fit(split.train, **task.how)
-    values, catalogue = measure_model(model, split, (task.metric,), parallel.count(task.threads))
-    if not keep:
-        model._forget()
-    return values, catalogue, model

@@ -1,28 +1,33 @@
-"""Where to look for each model: coarse values from the data, and finer ones around the best.
+"""Search spaces: the coarse values of each parameter on a log, and finer values around the best setting.
 
-An axis is searched on the scale on which its parameter acts: l2 by factors, dropout by factors of its odds p/(1 − p),
-`keep` by factors of what is not kept, powers as they are. There a step is a difference, and half a step is the middle.
+The axes of a model stand on its class (`param(..., search=Search(...))`); this module evaluates them on a log. An axis
+is refined on the scale on which its parameter acts: l2 by factors, dropout by factors of its odds p/(1 − p), `keep` by
+factors of 1 − p, powers as they are. On that scale the distance between neighbours is a difference.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
+from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ParameterError
+from monogram.models.parameters import search_axes
 from monogram.models.registry import model_class
+from monogram.models.search_axes import RANKS, Search
 from monogram.tuning.settings import Setting
 
 FINEST = 1 / 8  # of the coarse step: refinement ends there
 MOST_CHECKED = 10_000  # combinations of given values
-SAME = 1 / 50  # of it: nearer values are one
+SAME = 1 / 50  # of the coarse step: values nearer to each other are one value
+LEVELS = 5  # thresholds on singular values
 SCALES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "factor": (math.log, math.exp),
     "whole": (math.log, math.exp),
@@ -30,25 +35,18 @@ SCALES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "rest": (lambda p: -math.log(1 - p), lambda u: 1 - math.exp(-u)),
     "plain": (float, float),
 }
-RANKS = (16, 32, 64, 128, 256)
-DROPOUTS = (0.25, 0.5, 0.75)
-USER_POWERS = (0.0, 0.5, 1.0)
-ITEM_POWERS = tuple(step / 20 for step in range(-8, 9))
-SECONDS = tuple(step / 10 for step in range(5, 11))
-DIRECTIONS = 256  # or a quarter of the smaller side: with all of them a projection changes nothing
-LOW_PASS = (0.0, 0.1, 0.2, 0.4, 0.8)
-FACTORS = (0.25, 1.0, 4.0, 16.0, 64.0)  # of the median popularity
+SingularValues = Callable[[str, int], Float64]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The values of one parameter.
+    """The values of one parameter on a log.
 
     Attributes
     ----------
     values : coarse, ascending where they are numbers
-    scale : "factor", "whole", "odds", "rest" or "plain"; "given" for values that are tried as they are
-    free : whether more values cost next to nothing: then all of them are tried wherever the others are refined
+    scale : as of `Search`; "given" for values of the caller, which are not refined
+    free : whether another value costs no new fit; all values are then tried wherever the other axes are refined
     """
 
     values: tuple[Any, ...]
@@ -57,32 +55,35 @@ class Axis:
 
     @property
     def step(self) -> float:
-        """The coarse step, on its scale; 0 where there is nothing to refine."""
+        """The distance between coarse values on the scale of the axis; 0 where the axis is not refined."""
         if self.scale == "given" or len(self.values) < 2:
             return 0.0
-        to = SCALES[self.scale][0]
-        return (to(self.values[-1]) - to(self.values[0])) / (len(self.values) - 1)
+        to_scale = SCALES[self.scale][0]
+        return (to_scale(self.values[-1]) - to_scale(self.values[0])) / (len(self.values) - 1)
 
     def around(self, value: Any, share: float) -> list[Any]:
-        """The value with its neighbours at a share of the coarse step; of a free axis the coarse values too."""
+        """A value and its neighbours at a share of the coarse step; of a free axis all coarse values too."""
         if not self.step:
             return list(self.values)
-        to, back = SCALES[self.scale]
-        near = [self._known(_rounded(back(to(value) + side * share * self.step), self.scale)) for side in (-1, 1)]
+        to_scale, from_scale = SCALES[self.scale]
+        near = [
+            self._snapped(_rounded(from_scale(to_scale(value) + side * share * self.step), self.scale))
+            for side in (-1, 1)
+        ]
         return sorted({value, *near, *(self.values if self.free else ())})
 
-    def _known(self, value: Any) -> Any:
-        """The coarse value that rounding alone keeps apart from this one; else this one."""
-        to = SCALES[self.scale][0]
-        near = min(self.values, key=lambda one: abs(to(one) - to(value)))
-        return near if abs(to(near) - to(value)) < SAME * self.step else value
+    def _snapped(self, value: Any) -> Any:
+        """The coarse value that differs from this value by rounding alone; without one, the value itself."""
+        to_scale = SCALES[self.scale][0]
+        nearest = min(self.values, key=lambda coarse_value: abs(to_scale(coarse_value) - to_scale(value)))
+        return nearest if abs(to_scale(nearest) - to_scale(value)) < SAME * self.step else value
 
 
 Space = dict[str, Axis]
 
 
 def _rounded(value: float, scale: str) -> Any:
-    """Three digits: enough to find it, and to read it."""
+    """A value with three significant digits."""
     if scale == "whole":
         return max(1, round(value))
     return 1 - float(f"{1 - value:.3g}") if scale == "rest" else float(f"{value:.3g}")
@@ -90,123 +91,111 @@ def _rounded(value: float, scale: str) -> Any:
 
 def space(
     name: str,
-    log: Any,
-    sigma: Callable[[str, int], NDArray[np.float64]],
+    log: Interactions,
+    singular_values: SingularValues,
     given: Mapping[str, Any],
     *,
     shift: bool = False,
 ) -> Space:
-    """The axes of a model on a log.
+    """The axes of a model on a log, by parameter, in the order in which they are searched.
 
     Parameters
     ----------
-    sigma : gives the singular values of a target, so many or all
-    given : values of parameters to try as they are: a list, or one value to hold fixed
-    shift : whether what is measured on sees a shift in popularity: a power of it is then searched
+    name : of the model
+    log : what the settings are fitted on
+    singular_values : the leading singular values for a target and a rank (fewer where there are fewer)
+    given : values of parameters to try as they are: a list, or a single value
+    shift : whether the validation part can measure a shift in popularity; else axes that need it are left out
     """
-    own = {one: Axis(_several(values), "given") for one, values in given.items()}
-    strange = sorted(set(own) - set(model_class(name)().params()))
-    if strange:
-        known = ", ".join(model_class(name)().params()) or "none"
-        raise ParameterError(f"{name} has no parameter {strange[0]!r} to search; its parameters are {known}")
-    _check(name, own)
-    usual = _usual(name, log, sigma)
-    if not shift:
-        usual.pop("item_power", None)
-    if "weights" in own or "scale" in own:  # of VLAE one or the other
-        usual.pop("weights", None)
-    axes = usual | own
-    parameters = ", ".join(model_class(name)().params())
-    if parameters and not axes:
+    known = model_class(name)().params()
+    own = {parameter: Axis(_several(values), "given") for parameter, values in given.items()}
+    unknown = sorted(set(own) - set(known))
+    if unknown:
         raise ParameterError(
-            f"{name} has no search space of its own; give space={{{name!r}: {{...}}}} with values of its parameters "
-            f"({parameters})"
+            f"{name} has no parameter {unknown[0]!r} to search; its parameters are {', '.join(known) or 'none'}"
+        )
+    _check(name, own)
+    axes = _declared(name, log, singular_values, own, shift) | own
+    if known and not axes:
+        raise ParameterError(
+            f"{name} declares no search axes; give space={{{name!r}: {{...}}}} with values of its parameters "
+            f"({', '.join(known)}), or declare axes with param(..., search=Search(...))"
         )
     return axes
 
 
+def _declared(name: str, log: Interactions, singular_values: SingularValues, own: Space, shift: bool) -> Space:
+    """The axes that the class of a model declares, evaluated on a log; given values replace their axis."""
+    return {
+        parameter: own[parameter] if parameter in own else _axis(search, log, singular_values)
+        for parameter, search in search_axes(model_class(name)).items()
+        if (shift or not search.only_with_shift) and not any(other in own for other in search.unless)
+    }
+
+
+def _axis(search: Search, log: Interactions, singular_values: SingularValues) -> Axis:
+    values: tuple[Any, ...] = search.values
+    if search.at is not None:
+        sigma = singular_values(search.target, largest_rank(log))
+        values = _ascending(search.at(_thresholds(sigma), sigma), search.scale)
+    elif search.unit == "popularity":
+        unit = _median_popularity(log)
+        values = _ascending((factor * unit for factor in search.values), search.scale)
+    if math.isfinite(search.largest):
+        values = _within(values, max(1, int(search.largest * min(log.matrix.shape))))
+    return Axis(values, search.scale, search.free)
+
+
+def largest_rank(log: Interactions) -> int:
+    """The largest rank that is searched on a log."""
+    return int(_within(RANKS, min(log.matrix.shape))[-1])
+
+
+def _within(values: tuple[Any, ...], largest: int) -> tuple[Any, ...]:
+    """The values up to the largest allowed; without one, the largest allowed."""
+    return tuple(value for value in values if value <= largest) or (largest,)
+
+
+def _ascending(values: Iterable[float], scale: str) -> tuple[Any, ...]:
+    return tuple(sorted({_rounded(float(value), scale) for value in values}))
+
+
+def _median_popularity(log: Interactions) -> float:
+    """The median of d = diag(XᵀX) over the items that occur: the unit of a penalty on XᵀX."""
+    d = squares(log.matrix)
+    return float(np.median(d[d > 0]))
+
+
+def _thresholds(sigma: Float64) -> Float64:
+    """Levels from a quarter of the last singular value up to the ninth."""
+    top, last = float(sigma[min(8, len(sigma) - 1)]), float(sigma[-1]) / 4
+    return np.geomspace(last, max(top, 2 * last), LEVELS)
+
+
 def _check(name: str, own: Space) -> None:
-    """Refuse a given value that the model does not take with any of the other given ones."""
+    """Raise ParameterError for a given value that the model refuses with every combination of the other values."""
     lists, refused = [axis.values for axis in own.values()], ParameterError("")
-    taken: dict[str, list[Any]] = {one: [] for one in own}
+    accepted: dict[str, list[Any]] = {parameter: [] for parameter in own}
     for point in itertools.islice(itertools.product(*lists), MOST_CHECKED):
         try:
             Setting.of(name, dict(zip(own, point, strict=True)))
         except ParameterError as error:
             refused = error
             continue
-        for one, value in zip(own, point, strict=True):
-            taken[one].append(id(value))
-    for one, axis in own.items():
+        for parameter, value in zip(own, point, strict=True):
+            accepted[parameter].append(id(value))
+    for parameter, axis in own.items():
         for value in axis.values:
-            if id(value) not in taken[one] and math.prod(map(len, lists)) <= MOST_CHECKED:
-                raise ParameterError(f"{name} cannot be tried with {one} = {value!r}: {refused}")
+            if id(value) not in accepted[parameter] and math.prod(map(len, lists)) <= MOST_CHECKED:
+                raise ParameterError(f"{name} cannot be tried with {parameter} = {value!r}: {refused}")
 
 
 def _several(values: Any) -> tuple[Any, ...]:
-    plain = isinstance(values, str) or not isinstance(values, Sequence | np.ndarray | range)
-    found = (values,) if plain else tuple(values)
-    if not found:
+    single = isinstance(values, str) or not isinstance(values, Sequence | np.ndarray | range)
+    several = (values,) if single else tuple(values)
+    if not several:
         raise ParameterError("a parameter was given no values to search; expected at least one")
-    return found
-
-
-def _usual(name: str, log: Any, sigma: Callable[[str, int], NDArray[np.float64]]) -> Space:
-    ranks = tuple(rank for rank in RANKS if rank <= min(log.matrix.shape)) or (min(log.matrix.shape),)
-    rank = Axis(ranks, "whole")
-    if name in ("ease", "dlae", "edlae", "deql", "tempered", "two_step", "low_rank_dlae", "low_rank_edlae", "slim"):
-        return _by_popularity(name, log, rank)
-    if name in ("regularized_pca", "wlae", "vlae", "lrr", "dropout_mf", "nuclear_power", "rg2"):
-        return _by_spectrum(name, rank, sigma("rg2" if name == "rg2" else "plain", ranks[-1]))
-    if name == "wrmf":
-        return {"rank": rank, "l2": Axis((1e-4, 1e-3, 1e-2, 1e-1)), "alpha": Axis((1.0, 10.0, 100.0))}
-    if name == "item_knn":
-        return {"k": Axis((20, 60, 180), "whole"), "shrink": Axis((1.0, 10.0, 100.0))}
-    return {}
-
-
-def _by_popularity(name: str, log: Any, rank: Axis) -> Space:
-    """A penalty is in units of the Gram, whose diagonal is the popularity of the items."""
-    d = squares(log.matrix)
-    median = float(np.median(d[d > 0]))
-    l2 = Axis(tuple(_rounded(factor * median, "factor") for factor in FACTORS))
-    found = {"l2": l2}
-    if name == "slim":
-        return found | {"l1": Axis(tuple(_rounded(factor * median, "factor") for factor in (0.01, 0.1, 1.0)))}
-    if name != "ease":
-        found["dropout"] = Axis(DROPOUTS, "odds")
-    if name == "deql":
-        found["b"] = Axis(tuple(_rounded(0.1 * 1.12**step, "factor") for step in range(32)), free=True)
-    if name.startswith("low_rank"):
-        found["rank"] = rank
-    if name in ("tempered", "two_step"):  # the power first: one Gram serves all that follows
-        found = {"user_power": Axis(USER_POWERS, "plain")} | found
-        found["item_power"] = Axis(ITEM_POWERS, "plain", free=True)
-    if name == "two_step":
-        found |= {"second": Axis(SECONDS, "plain", free=True), "low_pass": Axis(LOW_PASS, "plain", free=True)}
-        found["item_power"] = Axis(ITEM_POWERS[4:-4:2], "plain", free=True)
-        found["rank"] = Axis((max(1, min(DIRECTIONS, min(log.matrix.shape) // 4)),), "whole")
-    return found
-
-
-def _by_spectrum(name: str, rank: Axis, sigma: NDArray[np.float64]) -> Space:
-    """A threshold is worth trying between the first singular values and what lies below the last."""
-    top, last = float(sigma[min(8, len(sigma) - 1)]), float(sigma[-1]) / 4
-    levels = np.geomspace(last, max(top, 2 * last), 5)
-    if name == "dropout_mf":
-        return {"keep": Axis((0.9, 0.99, 0.999, 0.9999), "rest")}
-    if name == "nuclear_power":  # the l2 of a threshold μ: 2μ/(2η), η = Σ(σ − μ)₊
-        norms = [max(float(np.maximum(sigma - level, 0).sum()), 1e-12) for level in levels]
-        return {"l2": _axis(level / norm for level, norm in zip(levels, norms, strict=True))}
-    if name in ("wlae", "lrr"):
-        return {"rank": rank, "weights" if name == "wlae" else "l2": _axis(levels**2)}
-    if name == "vlae":
-        return {"rank": rank, "weights": _axis(levels)}
-    return {"rank": rank, "l2": _axis(levels * (math.sqrt(2) if name == "rg2" else 1.0))}
-
-
-def _axis(values: Any) -> Axis:
-    return Axis(tuple(sorted({_rounded(float(value), "factor") for value in values})))
+    return several
 
 
 def coarse(name: str, axes: Space) -> list[Setting]:
@@ -216,21 +205,21 @@ def coarse(name: str, axes: Space) -> list[Setting]:
 
 
 def finer(name: str, axes: Space, best: Mapping[str, Any], share: float) -> list[Setting]:
-    """Every combination around the best, at a share of the coarse steps."""
-    lists = [axis.around(best[one], share) for one, axis in axes.items()]
+    """Every combination around the best setting, at a share of the coarse steps."""
+    lists = [axis.around(best[parameter], share) for parameter, axis in axes.items()]
     return _settings(name, axes, itertools.product(*lists))
 
 
-def _settings(name: str, axes: Space, points: Any) -> list[Setting]:
-    """The settings of points; one that the model refuses (outside its bounds) is no point of its space."""
-    found = []
+def _settings(name: str, axes: Space, points: Iterable[tuple[Any, ...]]) -> list[Setting]:
+    """The settings of points; a point outside the bounds of the model is left out."""
+    settings = []
     for point in points:
         try:
-            found.append(Setting.of(name, dict(zip(axes, point, strict=True))))
+            settings.append(Setting.of(name, dict(zip(axes, point, strict=True))))
         except ParameterError:
             if all(axis.scale == "given" for axis in axes.values()):
                 raise
-    return found
+    return settings
 
 
 def _from_the_middle(values: list[Any]) -> list[Any]:

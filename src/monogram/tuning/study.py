@@ -71,7 +71,7 @@ class Study:
         """Whether a setting was tried, on the way so far or ahead."""
         return setting in self._done or setting in self._ahead
 
-    def meet(self, settings: list[Setting]) -> list[Trial]:
+    def replay(self, settings: list[Setting]) -> list[Trial]:
         """The trials of settings that lie ahead, in the order they were made; they do not any more."""
         wanted = set(settings)
         found = [self._ahead.pop(one) for one in list(self._ahead) if one in wanted]
@@ -84,7 +84,7 @@ class Study:
 
     def forward(self) -> None:
         """Go to the end: what was not met again is kept too."""
-        self.meet(list(self._ahead))
+        self.replay(list(self._ahead))
 
     def best(self, models: set[str] | None = None) -> Trial | None:
         """The best trial, of some models only where they are named."""
