@@ -17,7 +17,7 @@ from monogram.tuning import journal as journal_
 from monogram.tuning import tpe
 from monogram.tuning.epochs import EpochObserver, StoppedEarly
 from monogram.tuning.group_runner import GroupRunner, Task
-from monogram.tuning.journal import Journal
+from monogram.tuning.journal import OptunaJournal
 from monogram.tuning.settings import Setting
 from monogram.tuning.study import Study
 
@@ -257,7 +257,7 @@ def test_a_lock_that_a_kill_left_is_taken_over(log, tmp_path, monkeypatch):
 def test_a_journal_that_cannot_be_opened(tmp_path):
     journal(tmp_path / "shop.jsonl").mkdir()
     with pytest.raises(StorageError, match=r"shop\.jsonl\.optuna cannot be read or written.*all trials are in"):
-        Journal(tmp_path / "shop.jsonl")
+        OptunaJournal(tmp_path / "shop.jsonl")
 
 
 def test_a_full_disk_loses_nothing(whole, log, tmp_path, monkeypatch):

@@ -224,7 +224,7 @@ def test_what_the_plan_says_is_done(log, taken, budget, made, monkeypatch):
         "edlae": {"l2": [10, 20, 40], "dropout": [1 / 3, 0.5, 2 / 3]},
         "low_rank_dlae": {"rank": [3, 5], "dropout": 0.4},
     }
-    monkeypatch.setattr(search.Search, "_finer", lambda *_: [])
+    monkeypatch.setattr(search.ModelSearch, "_finer", lambda *_: [])
     runners, real = [], search.GroupRunner
 
     def runner(task):

@@ -74,7 +74,7 @@ def test_an_empty_file_is_a_new_study(tmp_path):
 
 @pytest.mark.parametrize(
     ("other", "words"),
-    [({"data": "xyz"}, "other data"), ({"metric": "recall@5"}, "another metric: 'recall@5', not 'ndcg@5'")],
+    [({"data": "xyz"}, "other data"), ({"metric": "recall@5"}, "it has metric = 'recall@5', not 'ndcg@5'")],
 )
 def test_the_study_of_something_else_is_refused(tmp_path, other, words):
     path = tmp_path / "study.jsonl"

@@ -67,7 +67,7 @@ def command(
     from monogram.reproduce import papers
     from monogram.reproduce.cache import Cache
     from monogram.reproduce.report import report, summary
-    from monogram.reproduce.runner import Asked, Runner
+    from monogram.reproduce.runner import Runner, Selection
     from monogram.reproduce.tuned import Tuned
 
     if paper == LIST:
@@ -84,7 +84,7 @@ def command(
     kept = Cache(cache)
     choose = Tuned(kept.folder, budget, fit, talk) if tune else None
     runner = Runner(folder, kept, fit=fit, tell=talk, choose=choose)
-    cells = runner.run(chosen, Asked(dataset or (), row or (), table or ()))
+    cells = runner.run(chosen, Selection(dataset or (), row or (), table or ()))
     flags = {"--dataset": dataset, "--row": row, "--table": table}
     for one in output or ():
         written = writers.write(report(chosen, cells, _command(paper, flags, budget if tune else None)), one)

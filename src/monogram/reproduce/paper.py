@@ -35,7 +35,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class PaperTable:
     """A table, or a figure: a figure is a table whose rows have a place on an axis.
 
     Attributes
@@ -76,7 +76,7 @@ class Paper:
     title: str
     source: str
     protocol: str
-    tables: tuple[Table, ...]
+    tables: tuple[PaperTable, ...]
     stand_ins: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -11,7 +11,7 @@ from monogram.engine.runtime.memory import show
 from monogram.errors import MissingExtraError
 from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text, in_words
 from monogram.reproduce.cells import STAND_IN, Cell, agreement, gaps
-from monogram.reproduce.paper import Paper, Table
+from monogram.reproduce.paper import Paper, PaperTable
 
 VERDICTS = (
     "reproduced: the paper's number lies in our 95% interval or within .001 of ours; better: ours is above; short: "
@@ -43,7 +43,7 @@ def summary(cells: Iterable[Cell]) -> str:
     return "Cells: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()) + "."
 
 
-def _section(paper: Paper, table: Table, cells: Sequence[Cell]) -> Iterator[Block]:
+def _section(paper: Paper, table: PaperTable, cells: Sequence[Cell]) -> Iterator[Block]:
     yield Heading(2, f"{table.name.capitalize()}: {table.title}")
     if table.note:
         yield Text(table.note)
@@ -73,7 +73,7 @@ def _notes(cells: Sequence[Cell]) -> list[str]:
     return [f"{', '.join(rows)}: {reason}" for reason, rows in about.items()]
 
 
-def _grid(table: Table, cells: Sequence[Cell], caption: str) -> Grid:
+def _grid(table: PaperTable, cells: Sequence[Cell], caption: str) -> Grid:
     width = len(table.metrics)
     rows = [_line(cells[at : at + width]) for at in range(0, len(cells), width)]
     headers, numbers = ["row", "verdict", "settings"], set()
@@ -117,7 +117,7 @@ def _number(value: float | None, metric: str = "") -> str:
     return f"{value:,.0f}" if metric == "rank" else f"{value:,.1f}" if metric == "seconds" else f"{value:.4f}"
 
 
-def _order(table: Table, cells: Sequence[Cell]) -> Iterator[Block]:
+def _order(table: PaperTable, cells: Sequence[Cell]) -> Iterator[Block]:
     """For a stand-in: whether the rows stand as in the paper, and how far apart."""
     for metric in table.metrics:
         own = [cell for cell in cells if cell.metric == metric and cell.verdict == STAND_IN]
@@ -139,7 +139,7 @@ def _in_order(agreed: int, told: int) -> str:
     return f"of the {told} pairs of rows that the paper tells apart, {agreed} are in its order here"
 
 
-def _pictures(paper: Paper, table: Table, cells: Sequence[Cell], place: str) -> Iterator[Block]:
+def _pictures(paper: Paper, table: PaperTable, cells: Sequence[Cell], place: str) -> Iterator[Block]:
     """A figure for each metric; without matplotlib, how to get it."""
     for metric in table.metrics:
         rows = [
@@ -158,7 +158,7 @@ def _pictures(paper: Paper, table: Table, cells: Sequence[Cell], place: str) -> 
 
 
 def _draw(
-    paper: Paper, table: Table, cells: Sequence[Cell], rows: list[dict[str, Any]], metric: str, title: str
+    paper: Paper, table: PaperTable, cells: Sequence[Cell], rows: list[dict[str, Any]], metric: str, title: str
 ) -> Any:
     if len(table.axis) == 2:
         return plots.heat_map(rows, metric, x=table.axis[0], y=table.axis[1], title=title)
@@ -167,7 +167,7 @@ def _draw(
     return plots.against(rows, metric, x=table.axis[0], marks=marks, logarithmic=logarithmic, title=title)
 
 
-def _marks(paper: Paper, table: Table, cells: Sequence[Cell], metric: str) -> dict[str, float]:
+def _marks(paper: Paper, table: PaperTable, cells: Sequence[Cell], metric: str) -> dict[str, float]:
     """The paper's own numbers for the lines of a figure, where another of its tables prints them for this data set."""
     data, found = cells[0].data, {}
     if cells[0].used == data:

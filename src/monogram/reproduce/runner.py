@@ -22,16 +22,16 @@ from monogram.reproduce import cells as cells_
 from monogram.reproduce import sets
 from monogram.reproduce.cache import Cache
 from monogram.reproduce.cells import Cell
-from monogram.reproduce.paper import Paper, Row, Settings, Table
+from monogram.reproduce.paper import Paper, PaperTable, Row, Settings
 from monogram.reproduce.sets import Place
 
 Result = dict[str, Any]
 OF_FIT = ("rank", "seconds")  # metrics that the fit tells, not the lists
-Choose = Callable[[Row, Place, Table], Settings]
+Choose = Callable[[Row, Place, PaperTable], Settings]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Selection:
     """What of a paper is wanted; empty: all of it."""
 
     data: Sequence[str] = ()
@@ -40,10 +40,10 @@ class Asked:
 
 
 @dataclass
-class Job:
+class RowJob:
     """A row on a data set that is here."""
 
-    table: Table
+    table: PaperTable
     row: Row
     data: str
     place: Place
@@ -85,20 +85,20 @@ class Runner:
         self.tell = tell or (lambda _: None)
         self._documents: dict[tuple[Place, str], dict[str, Any]] = {}
 
-    def run(self, paper: Paper, asked: Asked | None = None) -> list[Cell]:
+    def run(self, paper: Paper, asked: Selection | None = None) -> list[Cell]:
         """The cells of a paper, in its order."""
-        asked = asked or Asked()
+        asked = asked or Selection()
         check(paper, asked)
         planned = list(self._plan(paper, asked))
-        jobs = [one for one in planned if isinstance(one, Job)]
+        jobs = [one for one in planned if isinstance(one, RowJob)]
         for (place, part), group in _grouped(jobs, lambda job: (job.place, job.table.part)).items():
             self._measure(place, part, group)
         out: list[Cell] = []
         for one in planned:
-            out.extend(_cells(one) if isinstance(one, Job) else one)
+            out.extend(_cells(one) if isinstance(one, RowJob) else one)
         return out
 
-    def _plan(self, paper: Paper, asked: Asked) -> Iterator[Job | list[Cell]]:
+    def _plan(self, paper: Paper, asked: Selection) -> Iterator[RowJob | list[Cell]]:
         for table in paper.tables:
             if asked.tables and table.name not in asked.tables:
                 continue
@@ -114,23 +114,23 @@ class Runner:
                     planned = [self._without(table, row, data, place) for row in _named_once(rows)]
                 yield from (one for one in planned if one is not None)
 
-    def _without(self, table: Table, row: Row, data: str, place: Place | None) -> list[Cell]:
+    def _without(self, table: PaperTable, row: Row, data: str, place: Place | None) -> list[Cell]:
         """The cells of a row that has settings for a stand-in only."""
         if place is None:
             return _empty(table, row, data, cells_.NO_DATA, sets.missing(data))
         return _empty(table, row, data, cells_.NO_SETTINGS, "settings are known for its stand-in alone")
 
-    def _row(self, table: Table, row: Row, data: str, place: Place | None) -> Job | list[Cell] | None:
+    def _row(self, table: PaperTable, row: Row, data: str, place: Place | None) -> RowJob | list[Cell] | None:
         """A job, or the cells of what cannot be measured; None for a row that this data set does not have."""
         if row.model is None:
             return _empty(table, row, data, cells_.NO_MODEL, row.note)
         if place is not None and self.choose is not None and row.settings and not table.axis:
             try:
-                return Job(table, row, data, place, self.choose(row, place, table))
+                return RowJob(table, row, data, place, self.choose(row, place, table))
             except MonogramError as error:
                 return _empty(table, row, data, cells_.FAILED, str(error))
         if place is not None and place.name in row.settings:
-            return Job(table, row, data, place, row.settings[place.name])
+            return RowJob(table, row, data, place, row.settings[place.name])
         if data in row.settings and (place is None or place.name != data):
             return _empty(table, row, data, cells_.NO_DATA, sets.missing(data))
         if data not in row.printed:
@@ -139,7 +139,7 @@ class Runner:
             return _empty(table, row, data, cells_.NO_DATA, sets.missing(data))
         return _empty(table, row, data, cells_.NO_SETTINGS, row.note or "the settings are not published")
 
-    def _measure(self, place: Place, part: str, jobs: Sequence[Job]) -> None:
+    def _measure(self, place: Place, part: str, jobs: Sequence[RowJob]) -> None:
         """Fill in the results of jobs on one split: from the cache, else by fitting, families together."""
         document = self._document(place, part)
         for job in jobs:
@@ -157,7 +157,7 @@ class Runner:
             self._documents[place, part] = place.document(part)
         return self._documents[place, part]
 
-    def _fit(self, split: Split, jobs: Sequence[Job], document: Mapping[str, Any]) -> None:
+    def _fit(self, split: Split, jobs: Sequence[RowJob], document: Mapping[str, Any]) -> None:
         by_model = _grouped(jobs, lambda job: repr(job.model()))
         groups = list(by_model.values())
         metrics = {metric: None for job in jobs for metric in job.table.metrics if metric not in OF_FIT}
@@ -191,7 +191,7 @@ def result_of(report: Report, split: Split, asked: tuple[Metric, ...], found: Me
     return {"values": values, "users": split.histories.n_users, "bytes": report.peak_bytes, "solver": report.solver}
 
 
-def check(paper: Paper, asked: Asked) -> None:
+def check(paper: Paper, asked: Selection) -> None:
     """Refuse names that the paper does not have."""
     data = {name for table in paper.tables for name in table.data} | {*paper.stand_ins.values()}
     rows = {row.name: None for table in paper.tables for row in table.rows}
@@ -206,13 +206,13 @@ def _named_once(rows: Sequence[Row]) -> list[Row]:
     return list({row.name: row for row in rows}.values())
 
 
-def _shared_fit(job: Job) -> Any:
+def _shared_fit(job: RowJob) -> Any:
     """Jobs with equal results are measured from one fit: of one inverse, or of the same model."""
     model = job.model()
     return shared_fits.inverse_key(model) if shared_fits.reads_heads(model) else repr(model)
 
 
-def _cells(job: Job) -> list[Cell]:
+def _cells(job: RowJob) -> list[Cell]:
     """The cells of a job that was worked on."""
     if "error" in job.result:
         return _empty(job.table, job.row, job.data, cells_.FAILED, job.result["error"], job.settings)
@@ -232,7 +232,7 @@ def _cells(job: Job) -> list[Cell]:
 
 
 def _empty(
-    table: Table, row: Row, data: str, verdict: str, reason: str, settings: Settings | None = None
+    table: PaperTable, row: Row, data: str, verdict: str, reason: str, settings: Settings | None = None
 ) -> list[Cell]:
     """Cells with the paper's numbers alone."""
     nothing = (None,) * len(table.metrics)
@@ -244,8 +244,8 @@ def _empty(
     ]  # fmt: skip
 
 
-def _grouped(jobs: Sequence[Job], by: Callable[[Job], Any]) -> dict[Any, list[Job]]:
-    groups: dict[Any, list[Job]] = {}
+def _grouped(jobs: Sequence[RowJob], by: Callable[[RowJob], Any]) -> dict[Any, list[RowJob]]:
+    groups: dict[Any, list[RowJob]] = {}
     for job in jobs:
         groups.setdefault(by(job), []).append(job)
     return groups

@@ -12,12 +12,12 @@ from monogram._version import __version__
 from monogram.data.splits import Split, holdout
 from monogram.errors import NumericalError
 from monogram.evaluation import metrics as metrics_
-from monogram.reproduce.paper import Row, Settings, Table
+from monogram.reproduce.paper import PaperTable, Row, Settings
 from monogram.reproduce.sets import SEED, Place
 from monogram.safe import folder as made_folder
 from monogram.tuning import budget as budget_
 from monogram.tuning.group_runner import Task
-from monogram.tuning.search import VALIDATION, Search, about
+from monogram.tuning.search import VALIDATION, ModelSearch, about
 from monogram.tuning.study import Study
 
 FIXED = ("rank", "solver", "epochs", "tolerance", "zero_diagonal")
@@ -40,14 +40,14 @@ class Tuned:
         self.folder, self.limit, self.fit, self.tell = folder, budget_.parse(budget), dict(fit), tell
         self._cuts: dict[Place, Split] = {}
 
-    def __call__(self, row: Row, place: Place, table: Table) -> Settings:
+    def __call__(self, row: Row, place: Place, table: PaperTable) -> Settings:
         """The best settings of a row on the validation part of a place, by the last metric of its table."""
         name, fixed = str(row.model), fixed_of(row.settings.get(place.name) or next(iter(row.settings.values()), {}))
         task = Task(self._cut(place), metrics_.parse(table.metrics[-1]), **self.fit)
         made_folder(self.folder, "give another with --cache")
         study = Study(about(task, place.protocol), self.folder / _file(place, name, fixed, str(task.metric)))
         self.tell(f"{place.name}: looking for the settings of {row.name}")
-        search = Search(task, [name], {name: {one: [value] for one, value in fixed.items()}}, study, self.limit)
+        search = ModelSearch(task, [name], {name: {one: [value] for one, value in fixed.items()}}, study, self.limit)
         search.run()
         best = search.best({name})
         if best is None:

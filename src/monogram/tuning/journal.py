@@ -18,7 +18,7 @@ SUFFIX = ".optuna"
 GRACE = 5  # seconds; an older lock was left by a crash
 
 
-class Journal:
+class OptunaJournal:
     """The storage of Optuna's studies.
 
     Parameters

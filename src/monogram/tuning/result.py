@@ -1,4 +1,4 @@
-"""What a search gives: the best setting, how it was found, and what it is worth on the test part."""
+"""The result of a search: every trial, the best setting, its refitted model, and its metric on the test part."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from monogram.tuning.plan import SearchPlan
 from monogram.tuning.settings import Setting, Trial
 from monogram.tuning.study import Study
 
-SHOWN = 5
+SHOWN = 5  # settings in the printed table
 
 
 class Tuning:
-    """The outcome of `tune`.
+    """The result of `tune`.
 
     Attributes
     ----------
     best : the best setting on the validation part: model, parameters, value, seconds, note
     model : the best model, fitted on all of train
-    metric : what was searched for
-    test : Evaluation of the best, of the best EASE of the same search (of one that was too short for it, EASE in the
-        middle of its range), and of popularity, on the test part
-    differences : on the test part, the paired difference to "ease" and to "popularity" (less where one is the best)
-    plan : what the coarse grid of the search shared, and what that cost; it prints
+    metric : the metric that was maximised
+    test : Evaluation on the test part: the best model, the best EASE of the same search (where the budget ended before
+        EASE was tried, EASE in the middle of its range), and popularity
+    differences : on the test part, the paired differences to "ease" and to "popularity"
+        A model is not compared with itself.
+    plan : the plan of the coarse grid, with its cost; it prints
     """
 
     plan: SearchPlan
@@ -46,51 +47,53 @@ class Tuning:
 
     def rows(self) -> list[dict[str, Any]]:
         """Every setting tried, in order: model, parameters, value (on the validation part), seconds, note."""
-        return [one.row() for one in self._trials]
+        return [trial.row() for trial in self._trials]
 
     def curve(self) -> list[dict[str, Any]]:
         """After each setting: how many were tried, seconds so far, its value, and the best value so far."""
         rows: list[dict[str, Any]] = []
         seconds, best = 0.0, None
-        for number, one in enumerate(self._trials, 1):
-            seconds += one.seconds
-            best = one.value if best is None else max(best, one.value if one.value is not None else best)
-            rows.append({"tried": number, "seconds": seconds, "value": one.value, "best": best})
+        for number, trial in enumerate(self._trials, 1):
+            seconds += trial.seconds
+            best = trial.value if best is None else max(best, trial.value if trial.value is not None else best)
+            rows.append({"tried": number, "seconds": seconds, "value": trial.value, "best": best})
         return rows
 
     def document(self) -> dict[str, Any]:
-        """All of it but the model, for JSON."""
+        """The result without the model, for JSON."""
         return {
             "metric": self.metric,
             "best": self.best,
             "test": self.test.rows(),
-            "differences": {name: vars(one) for name, one in self.differences.items()},
+            "differences": {name: vars(difference) for name, difference in self.differences.items()},
             "settings": self.rows(),
         }
 
     def report(self, path: str | Path, *, command: str = "") -> list[Path]:
-        """Write a report for people: tables and pictures (these need the extra `plot`).
+        """Write a report with tables and pictures; the pictures need the extra `plot`.
 
         Parameters
         ----------
-        path : ending in .html, one file; or in .md, with its pictures beside it
-        command : what made it, to be shown
+        path : ending in .html (one file), or in .md (with its pictures as files beside it)
+        command : the command that made it, which the report shows
 
         Returns
         -------
         list of Path
-            What was written.
+            The files written.
         """
         return writers.write(report_.report(self, command), path)
 
     def __repr__(self) -> str:
-        seconds = sum(one.seconds for one in self._trials)
+        seconds = sum(trial.seconds for trial in self._trials)
         lines = [f"{len(self._trials):,} settings in {seconds:.1f} s; the best on validation, by {self.metric}:"]
-        found = sorted((one for one in self._trials if one.value is not None), key=lambda one: -(one.value or 0.0))
-        lines += [f"  {one.value:.4f}  {one.setting.make()!r}" for one in found[:SHOWN]]
+        valued = [trial for trial in self._trials if trial.value is not None]
+        best = sorted(valued, key=lambda trial: -(trial.value or 0.0))[:SHOWN]
+        lines += [f"  {trial.value:.4f}  {trial.setting.make()!r}" for trial in best]
         lines += ["", f"{self._best.setting.make()!r} on test:", repr(self.test)]
-        for name, one in self.differences.items():
-            lines.append(f"difference to {name}: {one.value:+.4f} [{one.low:+.4f}, {one.high:+.4f}], p = {one.p:.3g}")
+        for name, difference in self.differences.items():
+            interval = f"[{difference.low:+.4f}, {difference.high:+.4f}]"
+            lines.append(f"difference to {name}: {difference.value:+.4f} {interval}, p = {difference.p:.3g}")
         return "\n".join(lines)
 
 

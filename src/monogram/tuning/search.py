@@ -33,15 +33,15 @@ from monogram.tuning.study import Study, fingerprint
 VALIDATION = 0.1  # of each user's events, or of the users, or of the time
 # Protocols whose validation part cannot measure a shift in popularity: train has events of the same days.
 WITHOUT_SHIFT = {
-    "holdout": "a random cut",
-    "strong": "a random cut",
-    "ratio811": "a random cut",
-    "leave_last": "a cut at each user's own time",
+    "holdout": "a random split",
+    "strong": "a random split",
+    "ratio811": "a random split",
+    "leave_last": "a split at each user's own time",
 }
 
 
 @dataclass(frozen=True)
-class State:
+class SearchState:
     """The progress of a search.
 
     Attributes
@@ -74,7 +74,7 @@ def tune(
     dtype: str = "float32",
     memory: int | float | str | None = None,
     threads: int | None = None,
-    progress: Callable[[State], None] | None = None,
+    progress: Callable[[SearchState], None] | None = None,
 ) -> Tuning:
     """Find the best setting for a log; settings that share a computation are tried together.
 
@@ -101,7 +101,7 @@ def tune(
         says so.
     seed : of the splits, of Optuna's search, and of the bootstrap
     dtype, memory, threads : as for `fit`
-    progress : receives a State before the first group of settings, and after each group
+    progress : receives a SearchState before the first group of settings, and after each group
 
     Returns
     -------
@@ -117,7 +117,7 @@ def tune(
     split = _split(log, protocol, seed)
     task = Task(_validation(log, protocol, split, validation, seed), parsed, dtype, memory, threads)
     recorded = Study(about(task, split.protocol), study)
-    search = Search(task, names, dict(space or {}), recorded, limit, seed, progress, baselines=(BASELINE,))
+    search = ModelSearch(task, names, dict(space or {}), recorded, limit, seed, progress, baselines=(BASELINE,))
     search.run()
     best, baseline = search.best(set(names)), search.best({BASELINE})
     if best is None:
@@ -142,7 +142,7 @@ def about(task: Task, protocol: str) -> dict[str, Any]:
     }
 
 
-class Search:
+class ModelSearch:
     """Tries settings on a task until the budget is spent, or no finer setting is left.
 
     Parameters
@@ -153,7 +153,7 @@ class Search:
     study : the trials so far; new trials are added to it
     limit : the budget
     seed : of Optuna's search
-    progress : receives a State before the first group, and after each
+    progress : receives a SearchState before the first group, and after each
     baselines : models that are searched too, only for comparison
     """
 
@@ -165,7 +165,7 @@ class Search:
         study: Study,
         limit: budget_.Budget,
         seed: int = 0,
-        progress: Callable[[State], None] | None = None,
+        progress: Callable[[SearchState], None] | None = None,
         *,
         baselines: tuple[str, ...] = (),
     ) -> None:
@@ -307,11 +307,11 @@ class Search:
     def _left(self) -> budget_.Budget:
         return budget_.Budget(self.limit.seconds - self.study.seconds, self.limit.settings - self.study.tried)
 
-    def _state(self) -> State:
+    def _state(self) -> SearchState:
         trials = self.study.trials
         own = [trial for trial in trials if trial.value is not None and trial.setting.model in self.names]
         best = sorted(own, key=lambda trial: -(trial.value or 0.0))[:5]
-        return State(self.study.tried, tuple(best), self.study.seconds, self._left(), self.plan)
+        return SearchState(self.study.tried, tuple(best), self.study.seconds, self._left(), self.plan)
 
 
 def _warn_of_shift(names: list[str], space: Mapping[str, Mapping[str, Any]], protocol: str) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from monogram.errors import MissingExtraError
 from monogram.models.registry import model_class
 from monogram.tuning.epochs import EpochObserver
-from monogram.tuning.journal import Journal
+from monogram.tuning.journal import OptunaJournal
 from monogram.tuning.settings import Setting, Trial
 from monogram.tuning.spaces import Axis, Space
 from monogram.tuning.study import Study
@@ -61,7 +61,7 @@ def proposals(spaces: dict[str, Space], study: Study, seed: int) -> dict[str, Pr
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    journal = Journal(study.path)
+    journal = OptunaJournal(study.path)
     return {name: Proposals(name, axes, study, journal, seed) for name, axes in spaces.items()}
 
 
@@ -80,7 +80,7 @@ class Proposals:
     seed : the same trials and seed give the same setting, so that a resumed search continues as an uninterrupted one
     """
 
-    def __init__(self, name: str, axes: Space, study: Study, journal: Journal, seed: int) -> None:
+    def __init__(self, name: str, axes: Space, study: Study, journal: OptunaJournal, seed: int) -> None:
         import optuna
 
         self.name, self.axes, self.seed, self._journal = name, axes, seed, journal
