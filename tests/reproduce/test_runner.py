@@ -42,7 +42,7 @@ def test_every_row_has_its_cells(paper, folder, tmp_path):
 
 def test_a_second_run_computes_nothing(paper, folder, tmp_path, monkeypatch):
     cache, said = Cache(tmp_path / "cache"), []
-    first = Runner(folder, cache, tell=said.append).run(paper)
+    first = Runner(folder, cache, progress=said.append).run(paper)
     assert any("EASE(l2=10.0)" in text for text in said)
     monkeypatch.setattr(runner_.shared_fits, "measure_models", None)
     assert Runner(folder, cache).run(paper) == first

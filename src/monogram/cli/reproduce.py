@@ -83,7 +83,7 @@ def command(
     fit = {"memory": memory, "threads": threads}
     kept = Cache(cache)
     choose = Tuned(kept.folder, budget, fit, talk) if tune else None
-    runner = Runner(folder, kept, fit=fit, tell=talk, choose=choose)
+    runner = Runner(folder, kept, fit=fit, progress=talk, choose=choose)
     cells = runner.run(chosen, Selection(dataset or (), row or (), table or ()))
     flags = {"--dataset": dataset, "--row": row, "--table": table}
     for one in output or ():

@@ -139,9 +139,9 @@ FIGURE_1 = PaperTable(
     metrics=("ndcg@100",),
     data=("ml-20m",),
     rows=tuple(
-        one
+        row
         for name in ("EDLAE-ADMM", "LR-DLAE", "LR-EDLAE-1", "LR-EDLAE-2")
-        for one in swept(_LINES[name], "rank", HERE_RANKS, (HERE,))
+        for row in swept(_LINES[name], "rank", HERE_RANKS, (HERE,))
     ),
     axis=("rank",),
     note="The figure's numbers are not in the scanned text; its ranks are 1,000 to 10,000 on all three data sets. It "
