@@ -51,7 +51,7 @@ INTEGRATION = (
     "models/test_two_step.py::test_a_fit_stays_within_its_plan",
     "models/test_updates.py::test_any_order_of_changes_ends_where_a_fit_does",
     "models/test_observed.py::test_in_the_middle_stands_what_a_shorter_fit_gives",
-    "tuning/test_families.py::test_shared_is_alone",
+    "tuning/test_group_runner.py::test_shared_is_alone",
 )
 
 

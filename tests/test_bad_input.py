@@ -351,7 +351,7 @@ def test_a_change_of_a_model_that_is_no_inverse(monogram, model_file, tmp_path):
     former = path.read_bytes()
     code, out, err = monogram("update", path, "--forget", "ann", "-o", path)
     assert (code, out) == (ParameterError.exit_code, "")
-    assert "only the full-rank models" in err
+    assert "models that can: EASE" in err
     assert path.read_bytes() == former
 
 

@@ -1,8 +1,8 @@
-"""Pictures of a search or a paper's figure: rows in, PNG or SVG out. Needs the extra `plot`.
+"""Pictures of a search or of a paper's figure, as PNG or SVG. Needs the extra `plot`.
 
-A row is a dictionary, such as `{"model": "EDLAE", "l2": 100, "dropout": 0.3, "ndcg@20": 0.15}`; what stands under
-"parameters" counts as the row's own, so that the rows of `Tuning` can be drawn. Lines differ in colour (Okabe and
-Ito's, which colour-blind people tell apart), marker and dash, so that they also do in a grey print.
+A row is a dictionary, such as `{"model": "EDLAE", "l2": 100, "dropout": 0.3, "ndcg@20": 0.15}`. The entries of a
+dictionary under "parameters" count as entries of the row, so that the rows of `Tuning` can be drawn. Lines differ in
+colour (the palette of Okabe and Ito, safe for colour-blind readers), marker and dash, so that they differ in print too.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Rows = Sequence[Mapping[str, Any]]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)), (0, (1, 1)))
-FORMS = (".png", ".svg")
+SUFFIXES = (".png", ".svg")
 MOST_MARKERS = 40  # of a line
-CLOSEST = 0.06  # of the width of an axis: numbers nearer than that would overlap
+CLOSEST = 0.06  # of the width of an axis: labels nearer than that would overlap
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "monogram"}
 LABELS = {
     "b": "b, weight of the error on kept entries",
@@ -40,7 +40,7 @@ LABELS = {
 
 
 def heat_map(rows: Rows, metric: str, *, x: str = "l2", y: str = "dropout", title: str = "") -> Any:
-    """A metric against two parameters; the best cell is framed, and each has its number.
+    """A heat map of a metric against two parameters; each cell shows its value, and the best cell is framed.
 
     Of several rows in one cell the best is shown.
 
@@ -61,8 +61,8 @@ def heat_map(rows: Rows, metric: str, *, x: str = "l2", y: str = "dropout", titl
         values[up.index(row[y])][across.index(row[x])] = float(row[metric])
     figure, axes = _figure(1.6 + 0.75 * len(across), 1.5 + 0.42 * len(up))
     drawn = axes.imshow(values, origin="lower", aspect="auto", cmap="viridis")
-    axes.set_xticks(range(len(across)), [f"{one:g}" for one in across])
-    axes.set_yticks(range(len(up)), [f"{one:g}" for one in up])
+    axes.set_xticks(range(len(across)), [f"{value:g}" for value in across])
+    axes.set_yticks(range(len(up)), [f"{value:g}" for value in up])
     _write_cells(axes, values)
     _name(axes, x, y, title)
     figure.colorbar(drawn, ax=axes, label=metric)
@@ -77,7 +77,7 @@ def _write_cells(axes: Any, values: list[list[float]]) -> None:
         dark = value - low < 0.6 * (high - low)
         axes.text(across, up, f"{value:.4f}", ha="center", va="center", size=7, color="white" if dark else "black")
     _, up, across = max(known)
-    patches = _part("matplotlib.patches")
+    patches = _module("matplotlib.patches")
     axes.add_patch(patches.Rectangle((across - 0.5, up - 0.5), 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=2.5))
 
 
@@ -97,9 +97,9 @@ def against(
     ----------
     rows : each with the keys `x`, `lines` and `metric`
         With `low` and `high` too, the intervals of one or two lines are drawn.
-    lines : the key that tells the lines apart
+    lines : the key whose values are the lines
     marks : values to show as labelled horizontal lines, such as {"the paper's EDLAE": 0.1539}
-    logarithmic : the scale of x, where all of it is above 0
+    logarithmic : whether x has a logarithmic scale; ignored where a value is not above 0
 
     Returns
     -------
@@ -109,24 +109,24 @@ def against(
     rows = _flat(rows, (x, lines, metric))
     figure, axes = _figure(5.6, 4.0)
     names = list(dict.fromkeys(str(row[lines]) for row in rows))
-    for place, name in enumerate(names):
-        own = sorted((row for row in rows if str(row[lines]) == name), key=lambda row: float(row[x]))
-        at = [float(row[x]) for row in own]
-        look = {"color": COLOURS[place % 7], "marker": MARKERS[place % 7], "linestyle": DASHES[place % 7]}
-        look["markevery"] = -(-len(at) // MOST_MARKERS)
-        axes.plot(at, [float(row[metric]) for row in own], label=name, markersize=5, linewidth=1.6, **look)
-        if len(names) <= 2 and all(row.get("low") is not None and row.get("high") is not None for row in own):
-            ends = ([float(row[end]) for row in own] for end in ("low", "high"))
-            axes.fill_between(at, *ends, color=look["color"], alpha=0.12, linewidth=0)
-    for place, (label, value) in enumerate((marks or {}).items()):
+    for number, name in enumerate(names):
+        line = sorted((row for row in rows if str(row[lines]) == name), key=lambda row: float(row[x]))
+        positions = [float(row[x]) for row in line]
+        style = {"color": COLOURS[number % 7], "marker": MARKERS[number % 7], "linestyle": DASHES[number % 7]}
+        style["markevery"] = -(-len(positions) // MOST_MARKERS)
+        axes.plot(positions, [float(row[metric]) for row in line], label=name, markersize=5, linewidth=1.6, **style)
+        if len(names) <= 2 and all(row.get("low") is not None and row.get("high") is not None for row in line):
+            bounds = ([float(row[bound]) for row in line] for bound in ("low", "high"))
+            axes.fill_between(positions, *bounds, color=style["color"], alpha=0.12, linewidth=0)
+    for number, (label, value) in enumerate((marks or {}).items()):
         axes.axhline(
-            value, color="#555555", linewidth=1, linestyle=DASHES[(place + 1) % 7], label=f"{label} {value:.4f}"
+            value, color="#555555", linewidth=1, linestyle=DASHES[(number + 1) % 7], label=f"{label} {value:.4f}"
         )
     if logarithmic and all(float(row[x]) > 0 for row in rows):
         _logarithmic(axes, sorted({float(row[x]) for row in rows}))
     _name(axes, x, metric, title)
     axes.grid(alpha=0.25)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)  # never over a line
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)  # outside: it covers no line
     return figure
 
 
@@ -146,25 +146,25 @@ def convergence(rows: Rows, metric: str, **more: Any) -> Any:
 
 
 def save(figure: Any, path: str | Path) -> None:
-    """Write a picture; the ending of the name says which kind, .png or .svg."""
-    form = Path(path).suffix.lower()
-    if form not in FORMS:
-        raise ParameterError(f"{path}: expected a name ending in {' or '.join(FORMS)}")
-    drawn = picture(figure, form)
+    """Write a picture in the format of the suffix of its path, .png or .svg."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ParameterError(f"{path} cannot be a picture; expected a name ending in {' or '.join(SUFFIXES)}")
+    content = picture(figure, suffix)
     with whole_file(path) as file:
-        file.write(drawn)
+        file.write(content)
 
 
-def picture(figure: Any, form: str = ".svg") -> bytes:
-    """The bytes of a picture; the same rows give the same bytes."""
-    matplotlib, held = _part("matplotlib"), io.BytesIO()
-    nothing = {"Date": None} if form == ".svg" else {"Software": None}
+def picture(figure: Any, suffix: str = ".svg") -> bytes:
+    """The bytes of a picture; equal rows give equal bytes."""
+    matplotlib, buffer = _module("matplotlib"), io.BytesIO()
+    without = {"Date": None} if suffix == ".svg" else {"Software": None}  # metadata that would differ between runs
     with matplotlib.rc_context(STYLE):
-        figure.savefig(held, format=form.removeprefix("."), dpi=160, metadata=nothing)
-    return held.getvalue()
+        figure.savefig(buffer, format=suffix.removeprefix("."), dpi=160, metadata=without)
+    return buffer.getvalue()
 
 
-def _part(name: str) -> Any:
+def _module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -172,8 +172,8 @@ def _part(name: str) -> Any:
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
-    """An empty picture; not through pyplot, which would keep it and ask for a screen."""
-    matplotlib, module = _part("matplotlib"), _part("matplotlib.figure")
+    """An empty figure; made without pyplot, which would keep a reference to it and need a display."""
+    matplotlib, module = _module("matplotlib"), _module("matplotlib.figure")
     with matplotlib.rc_context(STYLE):
         figure = module.Figure(figsize=(width, height), layout="constrained", facecolor="white")
         return figure, figure.add_subplot()
@@ -186,20 +186,20 @@ def _name(axes: Any, x: str, y: str, title: str) -> None:
 
 
 def _logarithmic(axes: Any, values: list[float]) -> None:
-    """A logarithmic scale with the values themselves on it, as many as can be read."""
+    """A logarithmic x axis with the values as labels, as many as do not overlap."""
     axes.set_xscale("log")
-    apart, shown = CLOSEST * math.log(values[-1] / values[0]), [values[0]]
+    distance, shown = CLOSEST * math.log(values[-1] / values[0]), [values[0]]
     for value in values[1:]:
-        if math.log(value / shown[-1]) >= apart:
+        if math.log(value / shown[-1]) >= distance:
             shown.append(value)
-    axes.set_xticks(shown, [f"{one:g}" for one in shown])
+    axes.set_xticks(shown, [f"{value:g}" for value in shown])
     axes.minorticks_off()
 
 
 def _flat(rows: Rows, keys: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows with their parameters beside the rest; each must have the keys."""
+    """The rows with the entries of their "parameters"; a row without one of the keys is a ParameterError."""
     if not rows:
-        raise ParameterError("there are no rows to draw")
+        raise ParameterError("there are no rows to draw; expected at least one")
     flat = [{**row.get("parameters", {}), **row} for row in rows]
     for key in keys:
         if any(row.get(key) is None for row in flat):

@@ -9,7 +9,7 @@ import pytest
 
 import monogram as mg
 from monogram.cli import tune as tune_
-from monogram.tuning import families
+from monogram.tuning import group_runner
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_json(program, log, tmp_path):
 
 def test_interrupted_and_resumed(program, log, tmp_path, monkeypatch):
     flags = ["tune", log, "--model", "edlae", *FAST, "--study", tmp_path / "study", "--json"]
-    real, runs = families.Families.run, []
+    real, runs = group_runner.GroupRunner.run, []
 
     def run(self, group):
         runs.append(len(group))
@@ -60,7 +60,7 @@ def test_interrupted_and_resumed(program, log, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(self, group)
 
-    monkeypatch.setattr(families.Families, "run", run)
+    monkeypatch.setattr(group_runner.GroupRunner, "run", run)
     assert program(*flags).code == 130
     done = program(*flags)
     assert done.code == 0, done.err

@@ -14,6 +14,8 @@ from monogram.models import registry
 from monogram.models.full_rank import FullRank
 from monogram.models.heads import Formula, ZeroDiagonal
 from monogram.models.parameters import param
+from monogram.models.search_axes import Search
+from monogram.tuning import spaces, tpe
 
 
 @dataclass(kw_only=True, eq=False)
@@ -30,7 +32,7 @@ class Mine(FullRank):
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What a test registers is gone afterwards."""
-    monkeypatch.setattr(registry.MODELS, "_places", dict(registry.MODELS._places))
+    monkeypatch.setattr(registry.MODELS, "_paths", dict(registry.MODELS._paths))
     monkeypatch.setattr(registry.MODELS, "_classes", dict(registry.MODELS._classes))
 
 
@@ -50,8 +52,65 @@ def test_a_registered_model_is_fitted_tuned_saved_and_loaded(tmp_path):
     assert mg.load(tmp_path / "mine.mono").params() == {"l2": 50}
     found = mg.tune(log, "mine", space={"mine": {"l2": [20, 200]}}, metric="ndcg@10", budget=2)
     assert found.model.name == "mine"
-    with pytest.raises(ParameterError, match="space"):
+    with pytest.raises(ParameterError, match="mine declares no search axes"):
         mg.tune(log, "mine", metric="ndcg@10", budget=2)
+
+
+@dataclass(kw_only=True, eq=False)
+class Searched(FullRank):
+    """A closed form from outside the package that declares its search axes."""
+
+    name: ClassVar[str] = "searched"
+    strength: float = param(100.0, "penalty", low=0, search=Search((0.5, 1.0, 2.0), unit="popularity"))
+    shape: float = param(1.0, "without an axis", low=0)
+
+    def formula(self) -> Formula:
+        return Formula(mg.GramRecipe(), mg.Penalties(self.strength * self.shape), ZeroDiagonal())
+
+
+def test_a_registered_model_with_axes_is_tuned_without_a_space():
+    mg.register(Searched)
+    found = mg.tune(mg.sample(), "searched", metric="ndcg@10", budget="12 settings")
+    rows = [row["parameters"] for row in found.rows() if row["model"] == "searched"]
+    assert len({row["strength"] for row in rows}) == len(rows) > 3, "the coarse grid, then finer"
+    assert {row["shape"] for row in rows} == {1.0}
+    assert found.model.name == "searched"
+    assert found.plan.counts()["alone"] == 0, "it shares inverses as the models of this package do"
+
+
+@dataclass(kw_only=True, eq=False)
+class Iterated(mg.WRMF):
+    """A model from outside whose fit runs in epochs."""
+
+    name: ClassVar[str] = "iterated"
+
+
+def test_a_registered_model_in_epochs_is_searched_with_optuna():
+    pytest.importorskip("optuna", reason="the extra tune is not installed")
+    mg.register(Iterated)
+    assert tpe.needs_optuna("iterated", {"l2": spaces.Axis((1e-3, 1e-2))})
+    assert not tpe.needs_optuna(mg.register(Mine).name, {"l2": spaces.Axis((1.0, 2.0))})
+    space = {"iterated": {"epochs": 4, "rank": 4}}
+    found = mg.tune(mg.sample(), "iterated", space=space, metric="ndcg@10", budget="6 settings")
+    assert found.model.name == "iterated"
+
+
+@pytest.mark.parametrize(
+    ("ability", "expected"),
+    [
+        ("updatable", "EASE, DLAE, EDLAE, DEQL, Tempered"),
+        ("keeps_gram", "EASE, DLAE, EDLAE, DEQL, Tempered"),
+        (
+            "on_cluster",
+            "EASE, DLAE, EDLAE, DEQL, Tempered, RegularizedPCA, DropoutMF, NuclearPower, WLAE, VLAE, LRR, RG2",
+        ),
+        ("unknown", ""),
+    ],
+)
+def test_classes_by_ability(ability, expected):
+    assert registry.names_of(ability) == expected
+    mg.register(Mine)
+    assert registry.names_of(ability) == (f"{expected}, Mine" if expected else "")
 
 
 def test_a_model_nobody_registered_is_not_loaded(tmp_path):

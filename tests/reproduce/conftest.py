@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monogram.reproduce.paper import LATER, Paper, Row, Table, swept
+from monogram.reproduce.paper import LATER, Paper, PaperTable, Row, swept
 
 HERE = {"gowalla": {"l2": 10.0, "dropout": 0.3}}
 EASE = Row(name="EASE", model="ease", settings={"gowalla": {"l2": 10.0}}, printed={"gowalla": (0.9, 0.0)})
@@ -22,8 +22,10 @@ PAPER = Paper(
     source="nowhere",
     protocol="lightgcn",
     tables=(
-        Table(name="table 1", title="All", metrics=("recall@5", "ndcg@5"), data=("gowalla", "yelp2018"), rows=ROWS),
-        Table(
+        PaperTable(
+            name="table 1", title="All", metrics=("recall@5", "ndcg@5"), data=("gowalla", "yelp2018"), rows=ROWS
+        ),
+        PaperTable(
             name="figure b",
             title="b",
             metrics=("recall@5",),

@@ -6,7 +6,7 @@ import pytest
 
 from monogram.errors import StorageError
 from monogram.reproduce import cache as cache_
-from monogram.reproduce.cache import Cache, usual_folder
+from monogram.reproduce.cache import Cache, default_folder
 
 
 def test_what_is_kept_comes_back(tmp_path, monkeypatch):
@@ -46,4 +46,4 @@ def test_where_each_system_keeps_such_things(monkeypatch, system, end):
     monkeypatch.setattr(cache_.sys, "platform", system)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("LOCALAPPDATA", raising=False)
-    assert usual_folder().as_posix().endswith(f"{end}/monogram/reproduce")
+    assert default_folder().as_posix().endswith(f"{end}/monogram/reproduce")

@@ -81,7 +81,7 @@ def test_a_stand_in_is_compared_by_order_and_gaps(paper):
     cells = [one for row, p, v in (("EASE", 0.1, 0.3), ("DEQL", 0.2, 0.5)) for one in (cell(row, p, v), empty(row))]
     text = writers.markdown(report(paper, cells), "x")
     assert "ml-1m, standing in for gowalla" in text
-    assert "the one pair of rows that the paper tells apart is in its order here" in text
+    assert "the one pair of rows with different printed numbers is in the paper's order" in text
     assert "| DEQL | +0.1000 | +0.2000 |" in text
 
 
@@ -89,7 +89,7 @@ def test_without_matplotlib_the_report_says_so(paper, cells, monkeypatch):
     def absent(*_):
         raise MissingExtraError("pictures need matplotlib: pip install 'monogram[plot]'")
 
-    monkeypatch.setattr(plots, "_part", absent)
+    monkeypatch.setattr(plots, "_module", absent)
     blocks = report(paper, cells)
     assert not any(isinstance(block, Picture) for block in blocks)
     assert "monogram[plot]" in writers.markdown(blocks, "x")

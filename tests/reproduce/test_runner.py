@@ -11,8 +11,8 @@ from monogram.errors import NumericalError, ParameterError
 from monogram.reproduce import runner as runner_
 from monogram.reproduce import sets
 from monogram.reproduce.cache import Cache
-from monogram.reproduce.paper import Row, Table
-from monogram.reproduce.runner import Asked, Runner
+from monogram.reproduce.paper import PaperTable, Row
+from monogram.reproduce.runner import Runner, Selection
 
 
 def test_every_row_has_its_cells(paper, folder, tmp_path):
@@ -42,14 +42,14 @@ def test_every_row_has_its_cells(paper, folder, tmp_path):
 
 def test_a_second_run_computes_nothing(paper, folder, tmp_path, monkeypatch):
     cache, said = Cache(tmp_path / "cache"), []
-    first = Runner(folder, cache, tell=said.append).run(paper)
+    first = Runner(folder, cache, progress=said.append).run(paper)
     assert any("EASE(l2=10.0)" in text for text in said)
-    monkeypatch.setattr(runner_.family, "measured", None)
+    monkeypatch.setattr(runner_.shared_fits, "measure_models", None)
     assert Runner(folder, cache).run(paper) == first
 
 
 def test_an_interrupted_run_goes_on(paper, folder, tmp_path, monkeypatch):
-    cache, real, done = Cache(tmp_path / "cache"), runner_.family.measured, []
+    cache, real, done = Cache(tmp_path / "cache"), runner_.shared_fits.measure_models, []
 
     def counted(*arguments):
         if len(done) == 1:
@@ -57,16 +57,18 @@ def test_an_interrupted_run_goes_on(paper, folder, tmp_path, monkeypatch):
         done.append(arguments)
         return real(*arguments)
 
-    monkeypatch.setattr(runner_.family, "measured", counted)
+    monkeypatch.setattr(runner_.shared_fits, "measure_models", counted)
     with pytest.raises(KeyboardInterrupt):
         Runner(folder, cache).run(paper)
-    monkeypatch.setattr(runner_.family, "measured", lambda *arguments: done.append(arguments) or real(*arguments))
+    monkeypatch.setattr(
+        runner_.shared_fits, "measure_models", lambda *arguments: done.append(arguments) or real(*arguments)
+    )
     Runner(folder, cache).run(paper)
     assert [len(models) for models, *_ in done] == [1, 3], "EASE, then three b, of which the table has one"
 
 
 def test_a_fit_that_is_refused_is_a_cell_with_the_reason(paper, folder, tmp_path):
-    cells = Runner(folder, Cache(tmp_path), fit={"memory": 10}).run(paper, Asked(rows=["EASE"]))
+    cells = Runner(folder, Cache(tmp_path), fit={"memory": 10}).run(paper, Selection(rows=["EASE"]))
     assert {cell.verdict for cell in cells if cell.data == "gowalla"} == {"failed"}
     assert all("nothing was allocated" in cell.reason or "not in the data folder" in cell.reason for cell in cells)
     assert not list(tmp_path.glob("*.json")), "a failure is not kept"
@@ -75,9 +77,9 @@ def test_a_fit_that_is_refused_is_a_cell_with_the_reason(paper, folder, tmp_path
 def test_a_stand_in_gets_no_verdict(paper, folder, tmp_path):
     row = Row(name="EASE", model="ease", settings={"gowalla": {"l2": 1.0}}, printed={"amazon-book": (0.5,)})
     own = Row(name="EDLAE", model="edlae", settings={"amazon-book": {"l2": 1.0}}, printed={"amazon-book": (0.4,)})
-    table = Table(name="t", title="t", metrics=("ndcg@5",), data=("amazon-book",), rows=(row, own))
+    table = PaperTable(name="t", title="t", metrics=("ndcg@5",), data=("amazon-book",), rows=(row, own))
     stood = replace(paper, tables=(table,), stand_ins={"amazon-book": "gowalla"})
-    first, second = Runner(folder, Cache(tmp_path / "c")).run(stood, Asked(data=["gowalla"]))
+    first, second = Runner(folder, Cache(tmp_path / "c")).run(stood, Selection(data=["gowalla"]))
     assert (first.verdict, first.used, first.data, first.difference) == ("stand-in", "gowalla", "amazon-book", None)
     assert second.verdict == "no data"
     assert sets.find("amazon-book", folder, "lightgcn") is None
@@ -86,7 +88,7 @@ def test_a_stand_in_gets_no_verdict(paper, folder, tmp_path):
 def test_rank_and_seconds_are_of_the_fit(paper, folder, tmp_path):
     settings = {"gowalla": {"rank": 3}}
     row = Row(name="LRR", model="lrr", settings=settings, printed={"gowalla": (3.0, 10.0)})
-    table = Table(name="t", title="t", metrics=("rank", "seconds"), data=("gowalla",), rows=(row,))
+    table = PaperTable(name="t", title="t", metrics=("rank", "seconds"), data=("gowalla",), rows=(row,))
     rank, seconds = Runner(folder, Cache(tmp_path / "c")).run(replace(paper, tables=(table,)))
     assert (rank.value, rank.verdict) == (3.0, "reproduced")
     assert seconds.verdict == "another machine"
@@ -95,16 +97,16 @@ def test_rank_and_seconds_are_of_the_fit(paper, folder, tmp_path):
 
 def test_settings_may_be_searched(paper, folder, tmp_path):
     runner = Runner(folder, Cache(tmp_path / "c"), choose=lambda row, place, table: {"l2": 7.0})
-    cells = runner.run(paper, Asked(data=["gowalla"], tables=["table 1"]))
+    cells = runner.run(paper, Selection(data=["gowalla"], tables=["table 1"]))
     assert {cell.settings["l2"] for cell in cells if cell.row != "Deep"} == {7.0}
 
 
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        (Asked(rows=["EASY"]), "has no row 'EASY'; expected one of Deep, EASE"),
-        (Asked(data=["ml-1m"]), "has no data set"),
-        (Asked(tables=["table 9"]), "has no table"),
+        (Selection(rows=["EASY"]), "has no row 'EASY'; expected one of Deep, EASE"),
+        (Selection(data=["ml-1m"]), "has no data set"),
+        (Selection(tables=["table 9"]), "has no table"),
     ],
 )
 def test_a_name_that_is_not_there(paper, folder, tmp_path, asked, text):
@@ -114,7 +116,9 @@ def test_a_name_that_is_not_there(paper, folder, tmp_path, asked, text):
 
 def test_a_figure_of_a_stand_in_that_is_not_there_keeps_its_rows(paper, folder, tmp_path):
     row = Row(name="LRR", model="lrr", settings={"ml-1m": {"rank": 3}})
-    figure = Table(name="figure 9", title="t", metrics=("ndcg@5",), data=("ml-20m",), rows=(row, row), axis=("rank",))
+    figure = PaperTable(
+        name="figure 9", title="t", metrics=("ndcg@5",), data=("ml-20m",), rows=(row, row), axis=("rank",)
+    )
     stood = replace(paper, tables=(figure,), stand_ins={"ml-20m": "ml-1m"})
     (cell,) = Runner(folder, Cache(tmp_path / "c")).run(stood)
     assert (cell.row, cell.verdict) == ("LRR", "no data")
@@ -128,6 +132,8 @@ def test_a_search_that_fails_is_a_row_that_failed(paper, folder, tmp_path):
     def choose(*_):
         raise NumericalError("too small")
 
-    cells = Runner(folder, Cache(tmp_path / "c"), choose=choose).run(paper, Asked(data=["gowalla"], tables=["table 1"]))
+    cells = Runner(folder, Cache(tmp_path / "c"), choose=choose).run(
+        paper, Selection(data=["gowalla"], tables=["table 1"])
+    )
     assert {(cell.verdict, cell.reason) for cell in cells if cell.row == "EASE"} == {("failed", "too small")}
     assert any(cell.verdict == "no model" for cell in cells)

@@ -10,14 +10,14 @@ from monogram.errors import StorageError
 from monogram.reproduce import sets, tuned
 from monogram.reproduce.cache import Cache
 from monogram.reproduce.paper import Row
-from monogram.reproduce.runner import Asked, Runner
+from monogram.reproduce.runner import Runner, Selection
 from monogram.reproduce.tuned import Tuned
 
 
 def test_another_test_part_gives_the_same_settings(paper, folder, tmp_path):
     def chosen(at):
         runner = Runner(folder, Cache(tmp_path / at), choose=Tuned(tmp_path / at, "40 settings", {}))
-        cells = runner.run(paper, Asked(data=["gowalla"], tables=["table 1"], rows=["EASE", "DEQL"]))
+        cells = runner.run(paper, Selection(data=["gowalla"], tables=["table 1"], rows=["EASE", "DEQL"]))
         return {cell.row: cell.settings for cell in cells}, [cell.value for cell in cells]
 
     first, values = chosen("a")
@@ -34,7 +34,7 @@ def test_another_test_part_gives_the_same_settings(paper, folder, tmp_path):
 def test_a_search_that_was_interrupted_goes_on(paper, folder, tmp_path, monkeypatch):
     row, table = paper.tables[0].rows[1], paper.tables[0]
     place = sets.find("gowalla", folder, "lightgcn")
-    real, done = tuned.Search._try, []
+    real, done = tuned.ModelSearch._try, []
 
     def once(self, settings):
         done.append(len(settings))
@@ -42,7 +42,7 @@ def test_a_search_that_was_interrupted_goes_on(paper, folder, tmp_path, monkeypa
             raise KeyboardInterrupt
         return real(self, settings)
 
-    monkeypatch.setattr(tuned.Search, "_try", once)
+    monkeypatch.setattr(tuned.ModelSearch, "_try", once)
     with pytest.raises(KeyboardInterrupt):
         Tuned(tmp_path, "1h", {})(row, place, table)
     said = []

@@ -15,9 +15,9 @@ from monogram.errors import DataError, StorageError
 from monogram.evaluation.metrics import parse
 from monogram.tuning import journal as journal_
 from monogram.tuning import tpe
-from monogram.tuning.epochs import Stopped, Watch
-from monogram.tuning.families import Families, Task
-from monogram.tuning.journal import Journal
+from monogram.tuning.epochs import EpochObserver, StoppedEarly
+from monogram.tuning.group_runner import GroupRunner, Task
+from monogram.tuning.journal import OptunaJournal
 from monogram.tuning.settings import Setting
 from monogram.tuning.study import Study
 
@@ -82,7 +82,9 @@ def test_a_stopped_setting_has_no_value_and_its_note_says_where(whole):
 def test_a_stopped_setting_is_never_the_best(log, monkeypatch):
     monkeypatch.setattr(tpe, "FINISHED", 0)
     monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda self: self.number % 2 == 1)
-    monkeypatch.setattr(Families, "_value", lambda self, weights: 0.99)  # in the middle better than any at its end
+    monkeypatch.setattr(
+        GroupRunner, "_weights_value", lambda self, weights: 0.99
+    )  # in the middle better than any at its end
     found = mg.tune(log, "wrmf", **HOW)
     rows = tried(found)
     assert any("at 0.9900" in row["note"] for row in rows)
@@ -107,9 +109,9 @@ def test_the_rule_is_the_median_of_the_finished(whole):
 
 def test_what_is_not_stopped_is_as_if_nobody_watched(whole, log):
     split = mg.splits.holdout(mg.splits.holdout(log, seed=0).train, share=0.1, seed=0)
-    room = Families(Task(split, parse("ndcg@5"), threads=1))
+    runner = GroupRunner(Task(split, parse("ndcg@5"), threads=1))
     for row in [one for one in tried(whole[0]) if one["value"] is not None][:4]:
-        assert room.run([Setting.of("wrmf", row["parameters"])])[0].value == row["value"]
+        assert runner.run([Setting.of("wrmf", row["parameters"])])[0].value == row["value"]
 
 
 @pytest.mark.parametrize(
@@ -138,22 +140,22 @@ def test_slim_has_no_epochs_of_the_whole(log, tmp_path):
 
 
 def test_a_watch_looks_at_powers_of_two_and_makes_no_other_weights():
-    made, watch = [], Watch(lambda done, value: done == 8)
-    look = watch.between(float)
+    made, observer = [], EpochObserver(lambda done, value: done == 8)
+    look = observer.between(float)
     for done in range(1, 8):
         look(done, lambda done=done: made.append(done) or done / 10)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedEarly):
         look(8, lambda: made.append(8) or 0.8)
     assert made == [1, 2, 4, 8]
-    assert watch.seen == [(1, 0.1), (2, 0.2), (4, 0.4), (8, 0.8)]
-    assert watch.words(16) == "stopped after 8 of 16 epochs at 0.8000"
+    assert observer.values == [(1, 0.1), (2, 0.2), (4, 0.4), (8, 0.8)]
+    assert observer.note(16) == "stopped after 8 of 16 epochs at 0.8000"
 
 
 def test_a_value_that_is_no_number_stops_nothing():
-    watch = Watch(lambda done, value: True)
-    watch.between(lambda weights: float("nan"))(1, lambda: None)
-    assert not watch.stopped
-    assert watch.words(16) == ""
+    observer = EpochObserver(lambda done, value: True)
+    observer.between(lambda weights: float("nan"))(1, lambda: None)
+    assert not observer.stopped
+    assert observer.note(16) == ""
 
 
 def test_optunas_journal_has_what_the_study_file_has(whole):
@@ -254,8 +256,8 @@ def test_a_lock_that_a_kill_left_is_taken_over(log, tmp_path, monkeypatch):
 
 def test_a_journal_that_cannot_be_opened(tmp_path):
     journal(tmp_path / "shop.jsonl").mkdir()
-    with pytest.raises(StorageError, match=r"shop\.jsonl\.optuna cannot be read or written.*what was tried is in"):
-        Journal(tmp_path / "shop.jsonl")
+    with pytest.raises(StorageError, match=r"shop\.jsonl\.optuna cannot be read or written.*all trials are in"):
+        OptunaJournal(tmp_path / "shop.jsonl")
 
 
 def test_a_full_disk_loses_nothing(whole, log, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monogram.errors import DataError
-from monogram.tuning.journal import Journal
+from monogram.tuning.journal import OptunaJournal
 
 pytest.importorskip("optuna")
 
@@ -15,5 +15,5 @@ def test_a_file_that_is_no_journal_is_left_as_it_is(tmp_path, held):
     path = tmp_path / "study.optuna"
     path.write_bytes(held)
     with pytest.raises(DataError, match="is not a journal of Optuna"):
-        Journal(tmp_path / "study")
+        OptunaJournal(tmp_path / "study")
     assert path.read_bytes() == held

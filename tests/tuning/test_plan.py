@@ -11,9 +11,9 @@ from monogram.evaluation import protocol as protocol_
 from monogram.evaluation.metrics import parse
 from monogram.models.base import Recommender
 from monogram.planning import inverse_costs
-from monogram.tuning import families, search
+from monogram.tuning import group_runner, search
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Task, grouped, shared
+from monogram.tuning.group_runner import GroupRunner, Task, grouped, inverse_keys
 from monogram.tuning.plan import plan
 from monogram.tuning.settings import Setting
 
@@ -68,9 +68,9 @@ def on_a_path(ratio):
     return found
 
 
-def tried(room, groups, monkeypatch):
+def tried(runner, groups, monkeypatch):
     """The value and the lists of every setting."""
-    lists, real = [], families.measure
+    lists, real = [], group_runner.measure
 
     def watched(rank, *rest):
         def kept(*given):
@@ -80,10 +80,10 @@ def tried(room, groups, monkeypatch):
 
         return real(kept, *rest)
 
-    for module in (families, protocol_):  # a path is ranked in the one, an inverse's heads in the other
+    for module in (group_runner, protocol_):  # a path is ranked in the one, an inverse's heads in the other
         monkeypatch.setattr(module, "measure", watched)
-    trials = [trial for group in groups for trial in room.run(group)]
-    for module in (families, protocol_):
+    trials = [trial for group in groups for trial in runner.run(group)]
+    for module in (group_runner, protocol_):
         monkeypatch.setattr(module, "measure", real)
     return {trial.setting: trial.value for trial in trials}, lists
 
@@ -94,7 +94,7 @@ def tried(room, groups, monkeypatch):
 def test_a_path_is_its_inverses(log, dtype, exact, ratio, protocol, cheap, made, monkeypatch):
     task = Task(mg.splits.PROTOCOLS[protocol](log), parse("ndcg@10"), dtype=dtype)
     settings = on_a_path(ratio)
-    planned = plan(Families(task), settings, Budget())
+    planned = plan(GroupRunner(task), settings, Budget())
     assert planned.counts() == {
         "settings": len(settings),
         "inverses": 0,
@@ -103,9 +103,9 @@ def test_a_path_is_its_inverses(log, dtype, exact, ratio, protocol, cheap, made,
         "students": 0,
         "alone": 0,
     }
-    values, lists = tried(Families(task), planned.groups, monkeypatch)
+    values, lists = tried(GroupRunner(task), planned.groups, monkeypatch)
     assert (made["inverses"], made["paths"]) == (0, 1)
-    expected, others = tried(Families(task), grouped(settings), monkeypatch)
+    expected, others = tried(GroupRunner(task), grouped(settings), monkeypatch)
     assert (made["inverses"], made["paths"]) == (len(L2S), 1)
     assert values == pytest.approx(expected, abs=exact)
     assert len(lists) == len(others) == len(settings)
@@ -118,7 +118,7 @@ def test_a_path_is_its_inverses(log, dtype, exact, ratio, protocol, cheap, made,
 
 
 def test_it_is_not_taken_where_it_costs_more(split):
-    planned = plan(Families(Task(split, parse("ndcg@5"))), on_a_path(0), Budget())
+    planned = plan(GroupRunner(Task(split, parse("ndcg@5"))), on_a_path(0), Budget())
     (candidate,) = planned.candidates
     assert not candidate.taken
     assert planned.counts()["inverses"] == len(L2S)
@@ -130,16 +130,16 @@ def test_it_is_not_taken_where_it_cannot_be(split, cheap, monkeypatch):
     settings = on_a_path(0)
 
     def paths(given=settings, left=Budget(), memory=None):  # noqa: B008 (frozen)
-        planned = plan(Families(Task(split, parse("ndcg@5"), memory=memory)), given, left)
+        planned = plan(GroupRunner(Task(split, parse("ndcg@5"), memory=memory)), given, left)
         return planned.counts()["paths"], str(planned)
 
     assert paths()[0] == 1
     assert paths(left=Budget(seconds=1e-9)) == (0, paths(left=Budget(seconds=1e-9))[1])
     assert "longer than the time left" in paths(left=Budget(seconds=1e-9))[1]
-    room = 10_000_000 + 12 * split.train.n_events + 60_000
-    assert paths(memory=room)[0] == 0
-    assert ", but 10." in paths(memory=room)[1]
-    assert paths(memory=room + 200_000)[0] == 1
+    runner = 10_000_000 + 12 * split.train.n_events + 60_000
+    assert paths(memory=runner)[0] == 0
+    assert ", but 10." in paths(memory=runner)[1]
+    assert paths(memory=runner + 200_000)[0] == 1
     assert paths(given=settings[:1])[0] == 0
     assert paths(left=Budget(settings=1))[0] == 0
     monkeypatch.setattr(ridge_path, "LARGEST", 10)
@@ -151,10 +151,10 @@ def test_it_is_not_taken_where_it_cannot_be(split, cheap, monkeypatch):
 
 def test_an_l2_too_small_for_it_keeps_its_inverse(split, cheap, monkeypatch):
     monkeypatch.setattr(ridge_path, "lowest", lambda *_: 5.0)
-    planned = plan(Families(Task(split, parse("ndcg@5"))), on_a_path(0), Budget())
+    planned = plan(GroupRunner(Task(split, parse("ndcg@5"))), on_a_path(0), Budget())
     assert (planned.counts()["inverses"], planned.counts()["paths"]) == (1, 1)
     (alone,) = [step.group for step in planned.steps if step.way == "inverse"]
-    assert shared(alone) == [(mg.GramRecipe(), mg.Penalties(2.0))]
+    assert inverse_keys(alone) == [(mg.GramRecipe(), mg.Penalties(2.0))]
 
 
 def test_what_is_not_on_a_path(split, cheap):
@@ -166,8 +166,8 @@ def test_what_is_not_on_a_path(split, cheap):
         Setting.of("edlae", {"l2": 20, "dropout": 2 / 3}),  # the ratio of the one before
         Setting.of("edlae", {"l2": 30, "dropout": 0.75001}),  # not quite
     ]
-    planned = plan(Families(Task(split, parse("ndcg@5"))), mixed, Budget())
-    paths = [sorted(shared(step.group), key=repr) for step in planned.steps if step.way == "path"]
+    planned = plan(GroupRunner(Task(split, parse("ndcg@5"))), mixed, Budget())
+    paths = [sorted(inverse_keys(step.group), key=repr) for step in planned.steps if step.way == "path"]
     plain = mg.GramRecipe()
     assert paths == [
         [(plain, mg.Penalties(1)), (plain, mg.Penalties(2))],
@@ -184,12 +184,12 @@ def test_a_path_has_one_weighting_of_the_users(log, cheap, made, monkeypatch):
         for l2 in L2S
         for t in (0, -0.3)
     ]
-    planned = plan(Families(task), settings, Budget())
+    planned = plan(GroupRunner(task), settings, Budget())
     assert planned.counts()["paths"] == 2
     assert "2 Grams are made as user_power changes, and kept" in str(planned)
-    values, _ = tried(Families(task), planned.groups, monkeypatch)
+    values, _ = tried(GroupRunner(task), planned.groups, monkeypatch)
     assert (made["inverses"], made["paths"]) == (0, 2)
-    expected, _ = tried(Families(task), grouped(settings), monkeypatch)
+    expected, _ = tried(GroupRunner(task), grouped(settings), monkeypatch)
     assert made["inverses"] == 2 * len(L2S)
     assert values == pytest.approx(expected, abs=1e-12)
 
@@ -197,7 +197,7 @@ def test_a_path_has_one_weighting_of_the_users(log, cheap, made, monkeypatch):
 def test_two_steps_are_on_no_path(log, cheap):
     """A path has the scores of one step."""
     settings = [Setting.of("two_step", {"l2": l2, "dropout": 0, "low_pass": low}) for l2 in L2S for low in (0, 1)]
-    planned = plan(Families(Task(mg.splits.strong(log), parse("ndcg@10"))), settings, Budget())
+    planned = plan(GroupRunner(Task(mg.splits.strong(log), parse("ndcg@10"))), settings, Budget())
     assert planned.candidates == ()
     count = planned.counts()
     assert (count["inverses"], count["alone"]) == (len(L2S), 0)
@@ -206,7 +206,7 @@ def test_two_steps_are_on_no_path(log, cheap):
 
 def test_users_instead_of_items_keep_their_inverses(log, cheap):
     few = mg.splits.holdout(log.matrix[:20], share=0.1)
-    planned = plan(Families(Task(few, parse("ndcg@5"))), on_a_path(0), Budget())
+    planned = plan(GroupRunner(Task(few, parse("ndcg@5"))), on_a_path(0), Budget())
     assert {step.cost.solver for step in planned.steps} == {"dual"}
     assert planned.candidates == ()
     assert planned.gram == 0
@@ -225,14 +225,14 @@ def test_what_the_plan_says_is_done(log, taken, budget, made, monkeypatch):
         "edlae": {"l2": [10, 20, 40], "dropout": [1 / 3, 0.5, 2 / 3]},
         "low_rank_dlae": {"rank": [3, 5], "dropout": 0.4},
     }
-    monkeypatch.setattr(search.Search, "_finer", lambda *_: [])
-    rooms, real = [], search.Families
+    monkeypatch.setattr(search.ModelSearch, "_finer", lambda *_: [])
+    runners, real = [], search.GroupRunner
 
-    def room(task):
-        rooms.append(real(task))
-        return rooms[-1]
+    def runner(task):
+        runners.append(real(task))
+        return runners[-1]
 
-    monkeypatch.setattr(search, "Families", room)
+    monkeypatch.setattr(search, "GroupRunner", runner)
     monkeypatch.setattr(search, "finish", lambda study, *_: study)  # what follows the search fits too
     states = []
     study = mg.tune(log, MODELS, space=space, metric="ndcg@5", budget=budget, progress=states.append)
@@ -245,10 +245,10 @@ def test_what_the_plan_says_is_done(log, taken, budget, made, monkeypatch):
     assert count["inverses"] == made["inverses"] > 0
     assert count["alone"] == sum(name in ("popularity", "item_knn") for name in made["fits"])
     assert count["students"] == made["fits"].count("low_rank_dlae")
-    assert count["spectra"] <= len(rooms[0]._spectra)
-    assert study.plan.gram == rooms[0]._gram.nbytes
+    assert count["spectra"] <= len(runners[0]._spectra)
+    assert study.plan.gram == runners[0].inverses._gram.nbytes
     if budget == "700 settings":
-        assert count["spectra"] == len(rooms[0]._spectra) == 2
+        assert count["spectra"] == len(runners[0]._spectra) == 2
 
 
 def test_it_is_kept_and_printed(log):

@@ -52,7 +52,7 @@ def test_without_matplotlib_it_says_so(found, monkeypatch):
     def absent(*_):
         raise MissingExtraError("pictures need matplotlib: pip install 'monogram[plot]'")
 
-    monkeypatch.setattr(plots, "_part", absent)
+    monkeypatch.setattr(plots, "_module", absent)
     assert "monogram[plot]" in writers.markdown(report(found), "x")
 
 

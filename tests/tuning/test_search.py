@@ -16,7 +16,7 @@ from monogram.data.parts import part_of
 from monogram.engine.inverse import primal
 from monogram.errors import DataError, MissingExtraError, MonogramWarning, NumericalError, ParameterError
 from monogram.evaluation import protocol as protocol_
-from monogram.tuning import families, search, tpe
+from monogram.tuning import group_runner, search, tpe
 
 FAST = {"metric": "ndcg@5", "budget": "40 settings"}
 
@@ -73,7 +73,7 @@ def test_another_test_part_changes_no_value_of_the_search(log, name):
 
 def test_the_test_part_is_read_once_by_each_model_at_the_end(log, monkeypatch):
     split, read, tried = mg.splits.holdout(log), [], []
-    real, run = protocol_.measure, families.Families.run
+    real, run = protocol_.measure, group_runner.GroupRunner.run
 
     def watched(rank, seen, on, *rest):
         read.append(on is split)
@@ -85,7 +85,7 @@ def test_the_test_part_is_read_once_by_each_model_at_the_end(log, monkeypatch):
         return run(self, group)
 
     monkeypatch.setattr(protocol_, "measure", watched)
-    monkeypatch.setattr(families.Families, "run", counted)
+    monkeypatch.setattr(group_runner.GroupRunner, "run", counted)
     mg.tune(log, "deql", protocol=split, **FAST)
     assert tried
     assert sum(read) == 3, "the best, EASE and popularity"
@@ -118,7 +118,7 @@ def test_no_time_is_time_for_one_group(log):
 
 
 def test_interrupted_and_resumed_is_as_if_it_never_stopped(log, tmp_path, monkeypatch):
-    path, real, runs = tmp_path / "study.jsonl", families.Families.run, []
+    path, real, runs = tmp_path / "study.jsonl", group_runner.GroupRunner.run, []
 
     def run(self, group):
         runs.append(len(group))
@@ -126,7 +126,7 @@ def test_interrupted_and_resumed_is_as_if_it_never_stopped(log, tmp_path, monkey
             raise KeyboardInterrupt
         return real(self, group)
 
-    monkeypatch.setattr(families.Families, "run", run)
+    monkeypatch.setattr(group_runner.GroupRunner, "run", run)
     with pytest.raises(KeyboardInterrupt):
         mg.tune(log, "edlae", study=path, **FAST)
     finished = len(path.read_text().splitlines()) - 1
@@ -138,14 +138,14 @@ def test_interrupted_and_resumed_is_as_if_it_never_stopped(log, tmp_path, monkey
     assert resumed.best["value"] == whole.best["value"]
     with pytest.raises(DataError, match="other data"):
         mg.tune(log, "edlae", study=path, seed=5, **FAST)
-    with pytest.raises(DataError, match="another metric"):
+    with pytest.raises(DataError, match="it has metric = "):
         mg.tune(log, "edlae", study=path, metric="recall@5")
 
 
 @pytest.mark.parametrize("group", [2, 6, 9, 13])
 def test_interrupted_among_the_finer_steps(log, tmp_path, monkeypatch, group):
     how = {"space": {"edlae": {"dropout": [0.2, 0.5]}}, "metric": "ndcg@5", "budget": "26 settings"}
-    whole, real, runs = mg.tune(log, "edlae", **how), families.Families.run, []
+    whole, real, runs = mg.tune(log, "edlae", **how), group_runner.GroupRunner.run, []
 
     def run(self, part):
         runs.append(part)
@@ -153,7 +153,7 @@ def test_interrupted_among_the_finer_steps(log, tmp_path, monkeypatch, group):
             raise KeyboardInterrupt
         return real(self, part)
 
-    monkeypatch.setattr(families.Families, "run", run)
+    monkeypatch.setattr(group_runner.GroupRunner, "run", run)
     with pytest.raises(KeyboardInterrupt):
         mg.tune(log, "edlae", study=tmp_path / "study", **how)
     resumed = mg.tune(log, "edlae", study=tmp_path / "study", **how)
@@ -201,7 +201,7 @@ def test_without_optuna_the_command_that_installs_it_is_named(log, without_tpe):
 
 
 def test_what_is_trained_in_epochs(log):
-    space = search.ranges.space
+    space = search.spaces.space
     for name, given, expected in (
         ("wrmf", {}, True),
         ("slim", {}, True),
@@ -209,7 +209,7 @@ def test_what_is_trained_in_epochs(log):
         ("low_rank_edlae", {"solver": ["closed_form"]}, False),
         ("low_rank_edlae", {"solver": ["closed_form", "admm"]}, True),
     ):
-        assert tpe.iterative(name, space(name, log, None, given)) is expected
+        assert tpe.trained_in_epochs(name, space(name, log, None, given)) is expected
 
 
 @pytest.mark.parametrize("protocol", ["holdout", "strong", "ratio811", "temporal", "leave_last"])
@@ -301,7 +301,7 @@ def test_a_study_of_another_space_does_not_give_the_best(log, tmp_path):
 def test_a_log_too_small_to_validate(log):
     few = mg.Interactions.from_csr(log.matrix[:5])
     one_each = mg.splits.leave_last(mg.Interactions.from_csr(_first_two(few.matrix), times=np.arange(10)))
-    with pytest.raises(DataError, match="no validation part can be cut from train"):
+    with pytest.raises(DataError, match="no validation part can be split off from train"):
         mg.tune(None, "ease", protocol=one_each, metric="ndcg@5", budget="2 settings")
 
 
@@ -346,7 +346,7 @@ def test_another_cut_leaves_it_and_says_why(log, protocol):
     (text,) = [str(one.message) for one in said if "item_power" in str(one.message)]
     assert "stays at 0:" in text
     assert f"{protocol!r}, " in text
-    assert "cannot see a shift in popularity" in text
+    assert "cannot measure a shift in popularity" in text
     assert powers(found, "item_power") == {0.0}
     assert len(powers(found, "user_power")) > 2
 
@@ -359,6 +359,6 @@ def test_powers_that_are_given_are_tried(log):
     assert powers(found, "item_power") == {0.1}
     assert powers(found, "user_power") == {0.25, 0.5}
     several = {"space": {"tempered": HELD | {"item_power": [-0.1, 0.1], "user_power": 0.5}}, **SMALL}
-    with pytest.warns(MonogramWarning, match="item_power of tempered is searched as given.*cannot see a shift"):
+    with pytest.warns(MonogramWarning, match="item_power of tempered is searched as given.*cannot measure a shift"):
         found = mg.tune(log, "tempered", **several)
     assert powers(found, "item_power") == {-0.1, 0.1}

@@ -7,7 +7,7 @@ import pytest
 
 import monogram as mg
 from monogram.models.registry import MODELS
-from monogram.tuning import ranges
+from monogram.tuning import spaces
 
 # By model: each axis as (name, values, scale, free), in the order in which they are searched.
 SPACES = {
@@ -145,5 +145,5 @@ def sigma(target, rank):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_space_is_the_recorded_one(name):
-    axes = ranges.space(name, mg.sample(), sigma, {}, shift=True)
+    axes = spaces.space(name, mg.sample(), sigma, {}, shift=True)
     assert [(one, axis.values, axis.scale, axis.free) for one, axis in axes.items()] == SPACES[name]

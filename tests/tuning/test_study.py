@@ -48,7 +48,7 @@ def test_a_search_that_comes_by_again_meets_its_trials(tmp_path):
     assert TRIALS[1].setting not in again
     assert again.ahead("ease") == TRIALS[0].setting
     assert again.ahead("deql") is None
-    assert again.meet([TRIALS[1].setting, Setting.of("ease", {"l2": 9})]) == [TRIALS[1]]
+    assert again.replay([TRIALS[1].setting, Setting.of("ease", {"l2": 9})]) == [TRIALS[1]]
     assert again.trials == [TRIALS[1]]
     assert TRIALS[1].setting in again
     again.forward()
@@ -74,7 +74,7 @@ def test_an_empty_file_is_a_new_study(tmp_path):
 
 @pytest.mark.parametrize(
     ("other", "words"),
-    [({"data": "xyz"}, "other data"), ({"metric": "recall@5"}, "another metric: 'recall@5', not 'ndcg@5'")],
+    [({"data": "xyz"}, "other data"), ({"metric": "recall@5"}, "it has metric = 'recall@5', not 'ndcg@5'")],
 )
 def test_the_study_of_something_else_is_refused(tmp_path, other, words):
     path = tmp_path / "study.jsonl"

@@ -47,7 +47,7 @@ def command(
     check_output(output, log)
     recommender.plan((1, 1, 1), **options)  # reports wrong options before the log is read
     clusters.check(recommender, cluster, chosen)
-    with clusters.held(cluster) as held:
+    with clusters.connection(cluster) as held:
         data = read_log(log, columns)
         plan = recommender.plan(data, **options, cluster=held)
         print_stderr(str(plan))

@@ -74,7 +74,7 @@ def command(
                 f"--output {output} is a folder, which is for all users and for Parquet only; name a file instead"
             )
         rules |= {"allow": read_ids(allow), "deny": read_ids(deny)}
-        with clusters.held(cluster) as held:
+        with clusters.connection(cluster) as held:
             to_folder(load(model), output, rules | {"cluster": held}, as_json)
         return
     if cluster is not None:

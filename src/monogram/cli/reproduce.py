@@ -71,7 +71,7 @@ def command(
     from monogram.reproduce import papers
     from monogram.reproduce.cache import Cache
     from monogram.reproduce.report import report, summary
-    from monogram.reproduce.runner import Asked, Runner
+    from monogram.reproduce.runner import Runner, Selection
     from monogram.reproduce.tuned import Tuned
 
     if paper == LIST:
@@ -87,8 +87,8 @@ def command(
     fit = {"memory": memory, "threads": threads}
     results = Cache(cache)
     choose = Tuned(results.folder, budget, fit, print_stderr) if tune else None
-    runner = Runner(folder, results, fit=fit, tell=print_stderr, choose=choose)
-    cells = runner.run(chosen, Asked(dataset or (), row or (), table or ()))
+    runner = Runner(folder, results, fit=fit, progress=print_stderr, choose=choose)
+    cells = runner.run(chosen, Selection(dataset or (), row or (), table or ()))
     flags = {"--dataset": dataset, "--row": row, "--table": table}
     for path in output or ():
         written = writers.write(report(chosen, cells, _command(paper, flags, budget if tune else None)), path)

@@ -1,1 +1,1 @@
-"""How good is it: metrics by name, protocols, intervals."""
+"""Evaluation: metrics, ranking on a split, bootstrap intervals, popularity shift."""

@@ -1,8 +1,8 @@
 """The metrics, one function each. Two definitions have two names.
 
-A metric of users takes `Lists` (what was recommended to a batch of users, and which of it they wanted) and gives one
-number a user. A metric of the catalogue takes how often each item was recommended and gives one number in all.
-T is a user's set of held-out items; hits are counted in the first k ranks; ranks start at 1.
+A metric of users takes `RankedLists` (the recommendations to a batch of users, and which of them are held-out items)
+and returns one number for each user. A metric of the catalogue takes how often each item was recommended and returns
+one number. T is a user's set of held-out items; hits are counted in the first k ranks; ranks start at 1.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from monogram.errors import ParameterError, one_of
 
 
 @dataclass(frozen=True)
-class Lists:
+class RankedLists:
     """The first k recommendations to a batch of users.
 
     Attributes
     ----------
-    k : how many were asked for; the lists end before where the catalogue does
-    hits : users × ranks, whether the item at that rank is one of T (False where the list is shorter)
+    k : the requested length; lists are shorter where the catalogue is smaller
+    hits : users × ranks, whether the item at that rank is in T (False beyond the end of a list)
     items : users × ranks, the items
-    lengths : how long each list is, at most k
+    lengths : the length of each list, at most k
     wanted : |T|, at least 1
     surprise : −log2 of the share of training users who have the item, by item
     """
 
     k: int
-
     hits: NDArray[np.bool_]
     items: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -41,50 +40,50 @@ class Lists:
     surprise: Float64
 
 
-def recall(lists: Lists) -> Float64:
+def recall(lists: RankedLists) -> Float64:
     """Hits / |T|."""
     return np.asarray(lists.hits.sum(1) / lists.wanted)
 
 
-def recall_capped(lists: Lists) -> Float64:
+def recall_capped(lists: RankedLists) -> Float64:
     """Hits / min(k, |T|): what the Mult-VAE line of papers calls Recall."""
     return np.asarray(lists.hits.sum(1) / np.minimum(lists.k, lists.wanted))
 
 
-def precision(lists: Lists) -> Float64:
+def precision(lists: RankedLists) -> Float64:
     """Hits / k."""
     return np.asarray(lists.hits.sum(1) / lists.k)
 
 
-def hit(lists: Lists) -> Float64:
+def hit(lists: RankedLists) -> Float64:
     """1 if there is a hit, else 0."""
     return np.asarray(lists.hits.any(1), np.float64)
 
 
-def ndcg(lists: Lists) -> Float64:
+def ndcg(lists: RankedLists) -> Float64:
     """Σ 1/log2(rank + 1) over hits, divided by the same sum over the first min(k, |T|) ranks."""
-    most = np.minimum(lists.k, lists.wanted)
+    possible = np.minimum(lists.k, lists.wanted)
     ranks = lists.hits.shape[1]
-    gain = 1 / np.log2(np.arange(2, max(ranks, int(most.max(initial=1))) + 2))
-    return np.asarray((lists.hits * gain[:ranks]).sum(1) / np.cumsum(gain)[most - 1])
+    gain = 1 / np.log2(np.arange(2, max(ranks, int(possible.max(initial=1))) + 2))
+    return np.asarray((lists.hits * gain[:ranks]).sum(1) / np.cumsum(gain)[possible - 1])
 
 
-def mrr(lists: Lists) -> Float64:
+def mrr(lists: RankedLists) -> Float64:
     """1/rank of the first hit, else 0."""
     return np.asarray(lists.hits.any(1) / (lists.hits.argmax(1) + 1))
 
 
-def map_(lists: Lists) -> Float64:
+def map_(lists: RankedLists) -> Float64:
     """Mean average precision: Σ (hits up to rank / rank) over hits, divided by min(k, |T|)."""
     ranks = np.arange(1, lists.hits.shape[1] + 1)
     precisions = np.cumsum(lists.hits, axis=1) / ranks
     return np.asarray((precisions * lists.hits).sum(1) / np.minimum(lists.k, lists.wanted))
 
 
-def novelty(lists: Lists) -> Float64:
-    """Mean over the list of −log2(share of training users who have the item), where nobody counts as one."""
-    there = np.arange(lists.hits.shape[1]) < lists.lengths[:, None]
-    total = (lists.surprise[lists.items] * there).sum(1)
+def novelty(lists: RankedLists) -> Float64:
+    """Mean over the list of −log2(share of training users who have the item); no user counts as one."""
+    in_list = np.arange(lists.hits.shape[1]) < lists.lengths[:, None]
+    total = (lists.surprise[lists.items] * in_list).sum(1)
     return np.asarray(total / np.maximum(lists.lengths, 1))
 
 
@@ -101,7 +100,7 @@ def gini(counts: NDArray[np.int64]) -> float:
     return float(((2 * np.arange(1, n + 1) - n - 1) * np.sort(counts)).sum() / (n * total))
 
 
-BY_USER: dict[str, Callable[[Lists], Float64]] = {
+BY_USER: dict[str, Callable[[RankedLists], Float64]] = {
     "recall": recall,
     "recall_capped": recall_capped,
     "ndcg": ndcg,
@@ -126,11 +125,11 @@ class Metric:
 
 
 def parse(text: str) -> Metric:
-    """A metric from its name, such as "ndcg@100"."""
+    """Parse the name of a metric, such as "ndcg@100"."""
     match = re.fullmatch(r"([a-z_]+)@([1-9][0-9]{0,8})", text) if isinstance(text, str) else None
     if not match or match[1] not in {**BY_USER, **BY_CATALOGUE}:
-        wanted = one_of(str(text).partition("@")[0], [*BY_USER, *BY_CATALOGUE])
+        names = one_of(str(text).partition("@")[0], [*BY_USER, *BY_CATALOGUE])
         raise ParameterError(
-            f"metric {text!r}; expected a name and a length, such as 'recall@20'; of the names {wanted}"
+            f"metric {text!r}; expected a name and a length, such as 'recall@20'; of the names {names}"
         )
     return Metric(match[1], int(match[2]))

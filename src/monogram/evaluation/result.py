@@ -1,4 +1,4 @@
-"""What an evaluation gives: a table that goes anywhere."""
+"""The result of an evaluation: a table of models and metrics that converts to JSON, CSV, Markdown and Arrow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ParameterError
 from monogram.evaluation.metrics import BY_USER, Metric
 from monogram.evaluation.statistics import Difference, bootstrap, interval, paired
@@ -31,7 +31,7 @@ class Evaluation:
         self,
         protocol: str,
         metrics: tuple[Metric, ...],
-        values: Mapping[str, NDArray[np.float64]],
+        values: Mapping[str, Float64],
         catalogue: Mapping[str, Mapping[str, float]],
         user_ids: Any,
         seed: int,
@@ -50,7 +50,7 @@ class Evaluation:
         return [dict(row) for row in self._rows]
 
     def value(self, model: str, metric: str) -> float:
-        """One mean."""
+        """The mean of one metric of one model."""
         for row in self._rows:
             if row["model"] == model and row["metric"] == metric:
                 return float(row["value"])
@@ -71,8 +71,8 @@ class Evaluation:
         for name in (first, second):
             if name not in self._values:
                 raise ParameterError(f"there is no model {name!r}; expected one of {', '.join(self._values)}")
-        place = self._by_user.index(metric)
-        return paired(self._values[first][:, place], self._values[second][:, place], seed=self._seed)
+        column = self._by_user.index(metric)
+        return paired(self._values[first][:, column], self._values[second][:, column], seed=self._seed)
 
     def to_arrow(self) -> Any:
         """The rows as a `pyarrow.Table`."""
@@ -116,8 +116,8 @@ class Evaluation:
         cells = []
         for row in self._rows:
             if row["model"] == model:
-                between = "" if row["low"] is None else f" [{row['low']:.4f}, {row['high']:.4f}]"
-                cells.append(f"{row['value']:.4f}{between}")
+                bounds = "" if row["low"] is None else f" [{row['low']:.4f}, {row['high']:.4f}]"
+                cells.append(f"{row['value']:.4f}{bounds}")
         return cells
 
     def _summary(self) -> list[dict[str, Any]]:
@@ -127,9 +127,9 @@ class Evaluation:
         for number, (model, values) in enumerate(self._values.items()):
             for metric in map(str, self._metrics):
                 if metric in self._by_user:
-                    place = self._by_user.index(metric)
-                    at = number * width + place
-                    numbers = (float(values[:, place].mean()), float(low[at]), float(high[at]))
+                    column = self._by_user.index(metric)
+                    at = number * width + column
+                    numbers = (float(values[:, column].mean()), float(low[at]), float(high[at]))
                 else:
                     numbers = (self._catalogue[model][metric], None, None)  # type: ignore[assignment]
                 rows.append(dict(zip(COLUMNS, (model, metric, *numbers, len(values)), strict=True)))
@@ -141,6 +141,6 @@ class Evaluation:
         parts = []
         for model, values in self._values.items():
             columns = {"model": pa.array([model] * len(values)), "user": user_ids}
-            columns |= {metric: pa.array(values[:, place]) for place, metric in enumerate(self._by_user)}
+            columns |= {metric: pa.array(values[:, column]) for column, metric in enumerate(self._by_user)}
             parts.append(pa.table(columns))
         return pa.concat_tables(parts)

@@ -1,4 +1,4 @@
-"""How sure is a mean over users: bootstrap intervals, and paired differences between models."""
+"""Bootstrap intervals of means over users, and paired differences between models."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of a − b over the same users, its 95% interval, and how often the bootstrap changes its sign.
+    """The mean of a − b over the same users, with its 95% bootstrap interval and p-value.
 
     Attributes
     ----------
-    p : two-sided: twice the smaller share of resamples on either side of 0
+    value : the mean
+    low, high : the 95% interval
+    p : two-sided: twice the smaller share of resampled means on either side of 0
     """
 
     value: float
@@ -30,7 +32,7 @@ def bootstrap(values: Float64, *, seed: int = 0, resamples: int = RESAMPLES) -> 
     """Means of resampled users: resamples × columns, the same users for every column."""
     rng, users = np.random.default_rng(seed), len(values)
     means = np.empty((resamples, values.shape[1]))
-    for k in range(resamples):  # one at a time: the memory is that of the values
+    for k in range(resamples):  # one resample at a time needs no more memory than the values
         counts = np.bincount(rng.integers(0, users, users, dtype=np.int32), minlength=users)
         means[k] = counts @ values / users
     return means

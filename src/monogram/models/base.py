@@ -22,7 +22,9 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError
 from monogram.models import clusters, parameters
+from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_dtype, check_solver, scratch_folder
+from monogram.models.registry import names_of
 from monogram.models.report import Pruning, Report, ReportBuilder
 from monogram.planning.cost import counting
 from monogram.planning.plan import Plan
@@ -49,7 +51,10 @@ class Recommender:
 
     name: ClassVar[str]
     solvers: ClassVar[tuple[str, ...]] = SOLVERS
+    epoch_training: ClassVar[EpochTraining | None] = None  # how the fit runs in epochs; None: it does not
+    on_cluster: ClassVar[bool] = False  # whether it can be fitted on a cluster
     updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
+    keeps_gram: ClassVar[bool] = False  # whether fit(keep_gram=True) can keep the Gram beside the weights
 
     def __post_init__(self) -> None:
         parameters.check(self)
@@ -124,7 +129,7 @@ class Recommender:
         options: dict[str, Any] = {"dtype": check_dtype(dtype), "threads": parallel.count(threads)}
         options |= {"solver": self._solver(solver, keep_gram), "keep_gram": keep_gram, "progress": progress}
         inputs = self.inputs(log)
-        with clusters.held(cluster) as held:
+        with clusters.connection(cluster) as held:
             scratch = scratch_folder(scratch, solver)
             return self.fit_from(inputs, FitOptions.parse(memory=memory, scratch=scratch, cluster=held, **options))
 
@@ -170,19 +175,23 @@ class Recommender:
         options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
         options |= {"solver": self._solver(solver, keep_gram), "scratch": scratch_folder(scratch, solver)}
         clusters.check(self, cluster, solver)
-        with clusters.held(cluster) as held:
+        with clusters.connection(cluster) as held:
             return self._plan(size, FitOptions.parse(cluster=held, **options))
 
+    def shared_fit(self) -> SharedFit | None:
+        """The computation on a log that this model shares with other models; None where it shares none."""
+        return None
+
     def _on_cluster(self) -> bool:
-        """Whether it can be fitted on a cluster."""
-        return False
+        """Whether it can be fitted on a cluster with these parameters."""
+        return self.on_cluster
 
     def _solver(self, solver: str, keep_gram: bool) -> str:
         """The solver to use, checked."""
         if keep_gram:
             raise ParameterError(
-                "keep_gram is for the full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered); "
-                f"{type(self).__name__} keeps no Gram"
+                f"keep_gram = True, but {type(self).__name__} keeps no Gram; leave keep_gram out, or use one of "
+                f"{names_of('keeps_gram')}"
             )
         return check_solver(solver, self.solvers)
 
@@ -289,7 +298,7 @@ class Recommender:
 
         self.fitted()
         request = batch_.BatchRequest(k, allow, deny, exclude_seen)
-        with clusters.held(cluster) as client:
+        with clusters.connection(cluster) as client:
             return batch_.recommend_all(
                 self, folder, request, batch, parallel.count(threads), progress or silent, client
             )

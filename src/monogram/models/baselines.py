@@ -15,6 +15,7 @@ from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
+from monogram.models.search_axes import Search
 from monogram.planning.iterative_costs import neighbours
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, measure
@@ -41,8 +42,14 @@ class ItemKNN(Recommender):
     """
 
     name: ClassVar[str] = "item_knn"
-    k: int = param(100, "neighbours of each item", low=1, high=1e9)
-    shrink: float = param(10.0, "added below the cosine: similarities seen on few users count less", low=0, high=1e30)
+    k: int = param(100, "neighbours of each item", low=1, high=1e9, search=Search((20, 60, 180), "whole"))
+    shrink: float = param(
+        10.0,
+        "added below the cosine: similarities seen on few users count less",
+        low=0,
+        high=1e30,
+        search=Search((1.0, 10.0, 100.0)),
+    )
 
     def _warm(self, options: FitOptions) -> None:
         self._weights(Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()), options)

@@ -1,4 +1,4 @@
-"""Which models can be fitted on a cluster, and the cluster that was given."""
+"""The cluster argument of `fit`: which models accept a cluster, and the connection to it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from monogram.errors import ParameterError
+from monogram.models.registry import names_of
 
 if TYPE_CHECKING:
     from monogram.cluster import Cluster
@@ -14,27 +15,27 @@ if TYPE_CHECKING:
 
 
 def check(model: Recommender, cluster: Any, solver: str) -> None:
-    """Refuse a cluster to a model, or with a solver, that has no use for it."""
+    """Raise ParameterError where a cluster is given to a model, or with a solver, that runs on one machine."""
     if cluster is None:
         return
     if not model._on_cluster():
+        which = f"with these parameters {model!r}" if model.on_cluster else type(model).__name__
         raise ParameterError(
-            f"{type(model).__name__} is fitted on one machine; cluster is for the full-rank models (EASE, DLAE, EDLAE, "
-            "DEQL, Tempered) and the spectral ones (LRR, RegularizedPCA, DropoutMF, NuclearPower, WLAE, VLAE, and RG2 "
-            "in closed form)"
+            f"{which} is fitted on one machine; fit it without cluster. Models that can be fitted on a cluster: "
+            f"{names_of('on_cluster')}"
         )
     model._solver(solver, False)
     if solver not in ("auto", "primal"):
-        raise ParameterError(f"solver={solver!r} is for one machine; with cluster expected 'auto' or 'primal'")
+        raise ParameterError(f"solver = {solver!r} runs on one machine; with cluster expected 'auto' or 'primal'")
 
 
 @contextmanager
-def held(given: Any) -> Iterator[Cluster | None]:
-    """The cluster that was given, or none; what was started for it ends with the block."""
-    if given is None:
+def connection(cluster: Any) -> Iterator[Cluster | None]:
+    """The connection to a cluster, None for None; workers that were started for it are stopped with the block."""
+    if cluster is None:
         yield None
         return
     from monogram.cluster import opened
 
-    with opened(given) as found:
-        yield found
+    with opened(cluster) as connected:
+        yield connected

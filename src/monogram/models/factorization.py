@@ -13,11 +13,13 @@ from monogram.data.interactions import Interactions
 from monogram.engine.iterative import wrmf
 from monogram.engine.runtime import parallel
 from monogram.errors import NumericalError
+from monogram.models.abilities import EpochTraining
 from monogram.models.advice import inverse_advice
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
+from monogram.models.search_axes import RANK, Search
 from monogram.planning import iterative_costs as costs
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, measure
@@ -45,10 +47,17 @@ class WRMF(Recommender):
     """
 
     name: ClassVar[str] = "wrmf"
-    rank: int = param(64, "numbers in the factors of a user or an item", low=1, high=100_000)
-    l2: float = param(0.003, "penalty on the squared factors", low=1e-9, high=1e30)
+    epoch_training: ClassVar[EpochTraining | None] = EpochTraining()
+    rank: int = param(64, "numbers in the factors of a user or an item", low=1, high=100_000, search=RANK)
+    l2: float = param(
+        0.003, "penalty on the squared factors", low=1e-9, high=1e30, search=Search((1e-4, 1e-3, 1e-2, 1e-1))
+    )
     alpha: float = param(
-        100.0, "what a weight of 1 adds to the weight of a seen cell; an unseen one weighs 1", low=0, high=1e9
+        100.0,
+        "what a weight of 1 adds to the weight of a seen cell; an unseen one weighs 1",
+        low=0,
+        high=1e9,
+        search=Search((1.0, 10.0, 100.0)),
     )
     nu: float = param(1.0, "power of a row's weight in its penalty; 0: the same penalty for all", low=0, high=2)
     epochs: int = param(16, "times that all users, then all items are solved", low=1, high=1_000_000)

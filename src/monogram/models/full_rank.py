@@ -18,6 +18,7 @@ from monogram.engine.gram.accumulate import gram
 from monogram.engine.inverse import matrix_free, probing
 from monogram.engine.runtime.arrays import Float
 from monogram.errors import ParameterError
+from monogram.models.abilities import Reading
 from monogram.models.change import UpdateOptions
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_solver
 from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, PopularityScaled, ZeroDiagonal
@@ -27,12 +28,16 @@ from monogram.models.matrix_free import fit_matrix_free
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.report import FROZEN, Pruning, Report, ReportBuilder
+from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
 from monogram.planning import inverse_costs
 from monogram.planning.cost import Extra
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, measure
 from monogram.weights import Weights
 from monogram.weights.common import Head
+
+B = Search(tuple(float(f"{0.1 * 1.12**step:.3g}") for step in range(32)), free=True)
+ITEM_POWER = Search(tuple(step / 20 for step in range(-8, 9)), "plain", free=True, only_with_shift=True)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -42,7 +47,10 @@ class FullRank(InverseModel):
     What it does beside a fit by an inverse is in `updates` and `matrix_free`.
     """
 
+    on_cluster: ClassVar[bool] = True
     updatable: ClassVar[bool] = True
+    keeps_gram: ClassVar[bool] = True
+    reading: ClassVar[Reading] = "heads"
     solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", matrix_free.NAME)
 
     def add_users(
@@ -155,9 +163,6 @@ class FullRank(InverseModel):
             raise ParameterError(f"keep_gram keeps the Gram of the items, which solver={solver!r} avoids; use 'primal'")
         return "primal" if keep_gram else solver
 
-    def _on_cluster(self) -> bool:
-        return True
-
     def _plan(self, size: Size, options: FitOptions) -> Plan:
         diagonal = self.formula().head.needs_diagonal
         cost = inverse_costs.matrix_free(size, diagonal, dtype=options.dtype, threads=options.threads)
@@ -228,7 +233,7 @@ class EASE(FullRank):
     """
 
     name: ClassVar[str] = "ease"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
 
     def formula(self) -> Formula:
         """S, l2, and a zero diagonal."""
@@ -244,8 +249,8 @@ class EDLAE(FullRank):
     """
 
     name: ClassVar[str] = "edlae"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a zero diagonal."""
@@ -261,8 +266,8 @@ class DLAE(FullRank):
     """
 
     name: ClassVar[str] = "dlae"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a free diagonal."""
@@ -280,10 +285,10 @@ class DEQL(FullRank):
     """
 
     name: ClassVar[str] = "deql"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
     a: float = param(1.0, "weight of the error on hidden entries", low=0, high=1e6)
-    b: float = param(0.5, "weight of the error on kept entries", low=0, high=1e6)
+    b: float = param(0.5, "weight of the error on kept entries", low=0, high=1e6, search=B)
     zero_diagonal: bool = param(False, "force the diagonal of the weights to 0")
 
     def __post_init__(self) -> None:
@@ -317,10 +322,12 @@ class Tempered(FullRank):
     """
 
     name: ClassVar[str] = "tempered"
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
-    user_power: float = param(0.5, "how much less long histories count: 0 all events alike", low=0, high=2)
-    item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
+    user_power: float = param(
+        0.5, "how much less long histories count: 0 all events alike", low=0, high=2, search=USER_POWER
+    )
+    item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2, search=ITEM_POWER)
     b: float = param(0.0, "weight of the error on kept entries; 0: none, and a zero diagonal", low=0, high=1e6)
 
     def formula(self) -> Formula:

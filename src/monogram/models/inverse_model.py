@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from monogram.models import inverse
+from monogram.models.abilities import Reading, SharedFit
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.heads import Formula
@@ -19,9 +20,15 @@ from monogram.planning.size import Size
 class InverseModel(Recommender):
     """A model made of one inverse (S + Λ)⁻¹: its `formula` says which one, and what is read off it."""
 
+    reading: ClassVar[Reading] = "fit"  # how a model is read off an inverse that it shares, see `SharedFit`
+
     def formula(self) -> Formula:
         """What S is, how large its penalties are, and what is read off the inverse."""
         raise TypeError(f"{type(self).__name__} must define formula(), which gives recipe, penalties and head")
+
+    def shared_fit(self) -> SharedFit:
+        """The inverse of its recipe and penalties: models with equal ones share one factorisation."""
+        return SharedFit("inverse", self.formula().shared, self.reading)
 
     def inputs(self, source: Any) -> FitInputs:
         """A log, an `Inverse` of one, or a fitted model whose weights hold one."""

@@ -1,7 +1,8 @@
-"""The parameters of a model: dataclass fields that carry their bounds and their help.
+"""The parameters of a model: dataclass fields with bounds, a description and a search axis.
 
-They are the only source for the constructor, the commands' flags, the saved header and the documentation. A plain
-field is a parameter too, without bounds. Its type follows its default; without a default, its value.
+The dataclass is the only source for the constructor, the flags of the command line, the header of a saved model, the
+documentation and the search space. A plain dataclass field is a parameter without bounds. The type of a parameter is
+the type of its default; without a default, the type of its value.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from monogram.errors import ParameterError
+from monogram.models.search_axes import Search
 
 
 def param(
@@ -25,24 +27,39 @@ def param(
     below: bool = False,
     choices: tuple[str, ...] = (),
     many: bool = False,
+    search: Search | None = None,
 ) -> Any:
     """Declare a parameter.
 
-    `below` means that `high` itself is not allowed; `choices` are the texts it may be; `many` lets it be one number or
-    several, each within the bounds.
+    Parameters
+    ----------
+    default : its value where none is given
+    help : one line, for the command line and the documentation
+    low, high : bounds, both allowed
+    below : whether `high` itself is not allowed
+    choices : the texts that are allowed
+    many : whether a list of numbers is allowed, each within the bounds
+    search : where `tune` looks for its value; None: `tune` leaves it at its default
     """
     described = {"help": help, "low": low, "high": high, "below": below, "choices": choices, "many": many}
-    return dataclasses.field(default=default, metadata=described)
+    return dataclasses.field(default=default, metadata=described | {"search": search})
+
+
+def search_axes(model_class: type[Any]) -> dict[str, Search]:
+    """The search axes that a class declares, by parameter, in the order in which they are searched."""
+    declared = {field.name: field.metadata.get("search") for field in dataclasses.fields(model_class)}
+    axes = {name: search for name, search in declared.items() if search is not None}
+    return dict(sorted(axes.items(), key=lambda named: named[1].order))
 
 
 def check(model: Any) -> None:
-    """Bring each parameter to its type, or say what is wrong with it."""
+    """Convert each parameter of a model to its type; a ParameterError names the first that is not allowed."""
     checks: dict[type, Callable[[Any, Any], Any]] = {
         bool: _boolean,
         int: _whole,
         float: _number,
         str: _text,
-        tuple: _several,
+        tuple: _numbers,
     }
     for field in dataclasses.fields(model):
         if field.init:
@@ -52,15 +69,15 @@ def check(model: Any) -> None:
 
 
 def _kind(field: Any, value: Any) -> type:
-    """bool, int, float, str or tuple (of numbers), whichever a parameter must be; object when it may be anything."""
+    """The type of a parameter: bool, int, float, str or tuple (numbers); object where any value is allowed."""
     default = _plain(field.default)
     if field.metadata.get("many"):
         return object if value is None and default is None else tuple
     bounded = default is None and value is not None and "low" in field.metadata
     if default is dataclasses.MISSING or bounded:
         default = value
-    found = next((kind for kind in (bool, int, float, str) if isinstance(default, kind)), object)
-    return float if found is int and field.type in (float, "float") else found
+    kind = next((known for known in (bool, int, float, str) if isinstance(default, known)), object)
+    return float if kind is int and field.type in (float, "float") else kind
 
 
 def _plain(value: Any) -> Any:
@@ -69,29 +86,29 @@ def _plain(value: Any) -> Any:
 
 def _boolean(field: Any, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise _wrong(field, value, "True or False")
+        raise _refusal(field, value, "True or False")
     return value
 
 
 def _text(field: Any, value: Any) -> str:
     choices = field.metadata.get("choices", ())
     if not isinstance(value, str) or (choices and value not in choices):
-        raise _wrong(field, value, f"one of {', '.join(choices)}" if choices else "a text")
+        raise _refusal(field, value, f"one of {', '.join(choices)}" if choices else "a text")
     return value
 
 
-def _several(field: Any, values: Any) -> float | tuple[float, ...]:
+def _numbers(field: Any, values: Any) -> float | tuple[float, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
         return _number(field, values)
     if len(values) == 0 or np.ndim(values) != 1:
-        raise _wrong(field, values, "a number, or a list of numbers")
+        raise _refusal(field, values, "a number, or a list of numbers")
     return tuple(_number(field, _plain(value)) for value in values)
 
 
 def _whole(field: Any, value: Any) -> int:
     number = _number(field, value, "a whole number")
     if not number.is_integer():
-        raise _wrong(field, value, "a whole number" + _bounds(field))
+        raise _refusal(field, value, "a whole number" + _bounds(field))
     return int(value)
 
 
@@ -101,9 +118,9 @@ def _number(field: Any, value: Any, what: str = "a number") -> float:
         number = math.nan if isinstance(value, bool | str) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    at_end = number == high and field.metadata.get("below", False)
-    if not (low <= number <= high and math.isfinite(number)) or at_end:
-        raise _wrong(field, value, what + _bounds(field))
+    at_open_bound = number == high and field.metadata.get("below", False)
+    if not (low <= number <= high and math.isfinite(number)) or at_open_bound:
+        raise _refusal(field, value, what + _bounds(field))
     return number
 
 
@@ -114,6 +131,6 @@ def _bounds(field: Any) -> str:
     return lower + (" and " if lower and upper else " " if upper else "") + upper
 
 
-def _wrong(field: Any, value: Any, expected: str) -> ParameterError:
+def _refusal(field: Any, value: Any, expected: str) -> ParameterError:
     meaning = field.metadata.get("help")
     return ParameterError(f"{field.name} = {value!r}; expected {expected}" + (f" ({meaning})" if meaning else ""))

@@ -1,7 +1,7 @@
-"""Every model by its name: ours, those that installed packages bring (entry points), and those registered here.
+"""Every model by its name: those of this package, of installed packages (entry points), and registered classes.
 
-A class is imported when it is first asked for, by the place it is named at. So this module knows no model, and every
-module may know it.
+A class is imported when it is first looked up, by its dotted path. This module therefore imports no model, and every
+module may import it.
 """
 
 from __future__ import annotations
@@ -22,36 +22,41 @@ GROUP = "monogram.models"  # of entry points: name = "package.module:Class"
 
 
 class Registry(Mapping[str, "type[Recommender]"]):
-    """Classes by their `name`, imported as they are asked for."""
+    """Model classes by their `name`, each imported when it is first looked up.
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = dict(places)
+    Parameters
+    ----------
+    paths : "package.module:Class" by name
+    """
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self._paths = dict(paths)
         self._classes: dict[str, type[Recommender]] = {}
 
     def __getitem__(self, name: str) -> type[Recommender]:
         if name not in self._classes:
-            module, _, attribute = self._places[name].partition(":")
+            module, _, attribute = self._paths[name].partition(":")
             self._classes[name] = getattr(importlib.import_module(module), attribute)
         return self._classes[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._paths)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._paths)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places
+        return name in self._paths
 
     def add(self, model_class: type[Recommender]) -> None:
         """Add a class under its name."""
-        self._places[model_class.name] = f"{model_class.__module__}:{model_class.__qualname__}"
+        self._paths[model_class.name] = f"{model_class.__module__}:{model_class.__qualname__}"
         self._classes[model_class.name] = model_class
 
     def discover(self) -> None:
-        """Add the entry points of installed packages; a name that is taken stays with its first owner."""
+        """Add the entry points of installed packages; a name that is registered already keeps its class."""
         for entry in metadata.entry_points(group=GROUP):
-            self._places.setdefault(entry.name, entry.value)
+            self._paths.setdefault(entry.name, entry.value)
 
 
 MODELS = Registry(
@@ -78,13 +83,16 @@ MODELS = Registry(
     }
 )
 MODELS.discover()
+TUNED_BY_DEFAULT = ("ease", "edlae", "dlae", "deql")  # by `tune`, where no models are named
+BASELINE, FLOOR = "ease", "popularity"  # what `tune` compares its best model with
 
 
 def register(model_class: Model) -> Model:
-    """Make a model of your own known by its `name`: `load`, `tune`, the commands and the server then take it.
+    """Register a model class under its `name`, so that `load`, `tune`, the commands and the server accept it.
 
     It may be used as a decorator. A package registers its models for everyone who installs it by entry points of the
-    group `monogram.models`, such as `mine = "package.module:Mine"`.
+    group `monogram.models`, such as `mine = "package.module:Mine"`. `tune` searches the parameters that declare a
+    search axis, `param(..., search=Search(...))` of `monogram.models.parameters` and `monogram.models.search_axes`.
 
     Parameters
     ----------
@@ -99,16 +107,23 @@ def register(model_class: Model) -> Model:
         raise ParameterError(
             f"{model_class.__name__} has the name {name!r}; expected a class attribute such as name = 'my_model'"
         )
-    place = f"{model_class.__module__}:{model_class.__qualname__}"
-    taken = MODELS._places.get(name)
-    if taken is not None and taken != place:
-        raise ParameterError(f"the name {name!r} of {model_class.__name__} is taken by {taken}; give it another name")
+    path = f"{model_class.__module__}:{model_class.__qualname__}"
+    registered = MODELS._paths.get(name)
+    if registered is not None and registered != path:
+        raise ParameterError(
+            f"the name {name!r} of {model_class.__name__} is taken by {registered}; give it another name"
+        )
     MODELS.add(model_class)
     return model_class
 
 
 def model_class(name: str) -> type[Recommender]:
-    """The class of a model's name."""
+    """The class that is registered under a name; ParameterError where there is none."""
     if name not in MODELS:
         raise ParameterError(f"there is no model {name!r}; {one_of(name, MODELS)}")
     return MODELS[name]
+
+
+def names_of(ability: str) -> str:
+    """The registered classes with an ability, for messages: those whose class attribute of this name is true."""
+    return ", ".join(known.__name__ for known in MODELS.values() if getattr(known, ability, False))

@@ -16,11 +16,13 @@ from monogram.engine.iterative import slim
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.column_topk import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
+from monogram.models.abilities import EpochTraining
 from monogram.models.advice import inverse_advice
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
+from monogram.models.search_axes import L2, Search
 from monogram.planning import choice
 from monogram.planning.iterative_costs import slim_extra, slim_weights
 from monogram.planning.plan import Plan
@@ -41,8 +43,16 @@ class SLIM(Recommender):
     """
 
     name: ClassVar[str] = "slim"
-    l1: float = param(5.0, "penalty on the absolute weights: higher leaves fewer", low=0, high=1e30)
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
+    # The columns of the weights converge one by one: there are no epochs of the whole model to measure after.
+    epoch_training: ClassVar[EpochTraining | None] = EpochTraining(observable=False)
+    l1: float = param(
+        5.0,
+        "penalty on the absolute weights: higher leaves fewer",
+        low=0,
+        high=1e30,
+        search=Search((0.01, 0.1, 1.0), unit="popularity", order=1),
+    )
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     positive: bool = param(True, "no weight below 0")
     rho: float = param(10.0, "how firmly ADMM holds its two copies together, in units of the Gram", low=1e-6, high=1e6)
     epochs: int = param(200, "steps after which a column is taken as it is", low=1, high=1_000_000)

@@ -6,7 +6,7 @@ With X = U·Σ·Vᵀ every model here is W = V_k·diag(f)·V_kᵀ. A model is it
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,10 +20,12 @@ from monogram.engine.iterative.rg2_newton import newton_cg
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum
+from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
+from monogram.models.search_axes import RANK, Search
 from monogram.models.spectrum import Spectrum
 from monogram.planning.iterative_costs import alternating
 from monogram.planning.plan import Plan
@@ -34,11 +36,36 @@ Numbers = float | tuple[float, ...]
 FIRST_RANK = 64  # where the data decide the rank: asked for first, then doubled
 
 
+def _nuclear_l2(mu: Float64, sigma: Float64) -> Float64:
+    """The l2 of a threshold μ with power 2: μ = l2·η with the nuclear norm η = Σ(σ − μ)₊."""
+    return np.array([level / max(float(np.maximum(sigma - level, 0).sum()), 1e-12) for level in mu])
+
+
+KEEP = Search((0.9, 0.99, 0.999, 0.9999), "rest")
+THRESHOLD = Search(unit="threshold", at=lambda mu, _: mu)
+SQUARED_THRESHOLD = Search(unit="threshold", at=lambda mu, _: mu**2)
+NUCLEAR = Search(unit="threshold", at=_nuclear_l2)
+
+
 @dataclass(kw_only=True, eq=False)
 class Spectral(Recommender):
     """Engine 2: what the filters share. `fit` also takes a `Spectrum`."""
 
+    on_cluster: ClassVar[bool] = True
     target: ClassVar[str] = "plain"
+
+    def shared_fit(self) -> SharedFit | None:
+        """The spectrum of its target, where a spectrum is all that it needs."""
+        return SharedFit("spectrum", self.target) if self.closed_form else None
+
+    @property
+    def pairs_needed(self) -> int | None:
+        """How many singular pairs the filter needs: its rank; None where the singular values decide."""
+        return self._wanted()
+
+    def is_served_by(self, spectrum: Spectrum) -> bool:
+        """Whether a spectrum of at least `pairs_needed` pairs has all pairs that the filter needs."""
+        return self._wanted() is not None or self._enough(spectrum)
 
     @property
     def closed_form(self) -> bool:
@@ -46,7 +73,7 @@ class Spectral(Recommender):
         return True
 
     def _on_cluster(self) -> bool:
-        return self.closed_form
+        return self.on_cluster and self.closed_form
 
     def _wanted(self) -> int | None:
         """The rank asked for; None where the data decide it."""
@@ -134,8 +161,8 @@ class RegularizedPCA(Spectral):
     """
 
     name: ClassVar[str] = "regularized_pca"
-    rank: int = param(64, "number of directions", low=1, high=1e6)
-    l2: float = param(10.0, "penalty, in units of singular values", low=0, high=1e30)
+    rank: int = param(64, "number of directions", low=1, high=1e6, search=RANK)
+    l2: float = param(10.0, "penalty, in units of singular values", low=0, high=1e30, search=THRESHOLD)
 
     def _filter(self, sigma: Float64) -> Float64:
         return soft(sigma, self.l2)
@@ -150,7 +177,7 @@ class DropoutMF(Spectral):
     """
 
     name: ClassVar[str] = "dropout_mf"
-    keep: float = param(0.99, "probability with which a factor is kept", low=1e-6, high=1)
+    keep: float = param(0.99, "probability with which a factor is kept", low=1e-6, high=1, search=KEEP)
 
     def _wanted(self) -> int | None:
         return None
@@ -171,7 +198,7 @@ class NuclearPower(Spectral):
     """
 
     name: ClassVar[str] = "nuclear_power"
-    l2: float = param(0.01, "penalty on the power of the nuclear norm", low=0, high=1e30)
+    l2: float = param(0.01, "penalty on the power of the nuclear norm", low=0, high=1e30, search=NUCLEAR)
     power: float = param(2.0, "the power", low=1, high=10)
 
     def _wanted(self) -> int | None:
@@ -199,9 +226,14 @@ class WLAE(Spectral):
     """
 
     name: ClassVar[str] = "wlae"
-    rank: int = param(64, "number of directions", low=1, high=1e6)
+    rank: int = param(64, "number of directions", low=1, high=1e6, search=RANK)
     weights: float | tuple[float, ...] = param(
-        100.0, "penalty of each direction: one number, or `rank` of them", low=0, high=1e30, many=True
+        100.0,
+        "penalty of each direction: one number, or `rank` of them",
+        low=0,
+        high=1e30,
+        many=True,
+        search=SQUARED_THRESHOLD,
     )
 
     def __post_init__(self) -> None:
@@ -222,9 +254,14 @@ class VLAE(Spectral):
     """
 
     name: ClassVar[str] = "vlae"
-    rank: int = param(64, "number of directions", low=1, high=1e6)
+    rank: int = param(64, "number of directions", low=1, high=1e6, search=RANK)
     weights: float | tuple[float, ...] | None = param(
-        None, "weight of each direction: one number, or `rank` of them", low=0, high=1e30, many=True
+        None,
+        "weight of each direction: one number, or `rank` of them",
+        low=0,
+        high=1e30,
+        many=True,
+        search=replace(THRESHOLD, unless=("scale",)),
     )
     scale: float | None = param(None, "weights scale/σ instead", low=0, high=1e30)
 
@@ -250,9 +287,14 @@ class LRR(Spectral):
     """
 
     name: ClassVar[str] = "lrr"
-    rank: int = param(64, "number of directions", low=1, high=1e6)
+    rank: int = param(64, "number of directions", low=1, high=1e6, search=RANK)
     l2: float | tuple[float, ...] = param(
-        100.0, "penalty on the squared weights: one number, or `rank` of them", low=0, high=1e30, many=True
+        100.0,
+        "penalty on the squared weights: one number, or `rank` of them",
+        low=0,
+        high=1e30,
+        many=True,
+        search=SQUARED_THRESHOLD,
     )
 
     def __post_init__(self) -> None:
@@ -279,8 +321,15 @@ class RG2(Spectral):
 
     name: ClassVar[str] = "rg2"
     target: ClassVar[str] = "rg2"
-    rank: int = param(64, "number of directions", low=1, high=1e6)
-    l2: float = param(0.5, "penalty; useful values lie near 0.5 to 0.9 on large catalogues", low=0, high=1e30)
+    epoch_training: ClassVar[EpochTraining | None] = EpochTraining(solvers=("als", "newton_cg"))
+    rank: int = param(64, "number of directions", low=1, high=1e6, search=RANK)
+    l2: float = param(
+        0.5,
+        "penalty; useful values lie near 0.5 to 0.9 on large catalogues",
+        low=0,
+        high=1e30,
+        search=Search(unit="threshold", at=lambda mu, _: mu * np.sqrt(2), target="rg2"),
+    )
     solver: str = param("closed_form", "how it is fitted", choices=("closed_form", "als", "newton_cg"))
     penalty: str = param("weighted", "of the factors: by the users' weights, or plain", choices=rg2.PENALTIES)
     epochs: int = param(100, "of an iterative solver, at most", low=1, high=1e6)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from monogram.engine.gram.operators import Operator
 from monogram.engine.lowrank import student_loops, students
 from monogram.models import inverse
+from monogram.models.abilities import EpochTraining
 from monogram.models.advice import spectrum_advice
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, FreeDiagonal, ZeroDiagonal
@@ -23,6 +24,7 @@ from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.report import ReportBuilder
+from monogram.models.search_axes import DROPOUT, L2, RANK
 from monogram.planning.cost import Extra
 from monogram.planning.lowrank_costs import student_extra
 from monogram.planning.size import Size, measure
@@ -41,9 +43,9 @@ class Student(InverseModel):
 
     solvers: ClassVar[tuple[str, ...]] = SOLVERS  # many products with the inverse: not one that lies on a disk
 
-    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True)
-    rank: int = param(64, "columns of the two factors", low=1, high=1e6)
+    l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
+    rank: int = param(64, "columns of the two factors", low=1, high=1e6, search=RANK)
 
     def _loops(self) -> int:
         """The most epochs that may follow the closed form."""
@@ -127,6 +129,7 @@ class LowRankEDLAE(Student):
     """
 
     name: ClassVar[str] = "low_rank_edlae"
+    epoch_training: ClassVar[EpochTraining | None] = EpochTraining(solvers=tuple(LOOPS))
     solver: str = param(
         "closed_form",
         "how the factors are found",

@@ -17,6 +17,7 @@ from monogram.engine.gram.probes import probe_items
 from monogram.engine.lowrank import spectrum
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import MonogramWarning, ParameterError
+from monogram.models.abilities import Reading
 from monogram.models.advice import spectrum_advice
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, ZeroDiagonal
@@ -25,12 +26,17 @@ from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.report import ReportBuilder
+from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
 from monogram.planning.cost import Extra
 from monogram.planning.lowrank_costs import two_step_extra
 from monogram.planning.size import Size, measure
 from monogram.weights import Dense, TwoStepDual, Weights
 
 ROWS = 1024  # of the weights, to which the projection is added at once
+ITEM_POWER = Search((-0.2, -0.1, 0.0, 0.1, 0.2), "plain", free=True, only_with_shift=True)
+SECOND = Search((0.5, 0.6, 0.7, 0.8, 0.9, 1.0), "plain", free=True, order=1)
+LOW_PASS = Search((0.0, 0.1, 0.2, 0.4, 0.8), "plain", free=True, order=1)
+DIRECTIONS = Search((256,), "whole", largest=0.25, order=1)  # a projection on all directions changes nothing
 
 
 @dataclass(kw_only=True, eq=False)
@@ -50,14 +56,19 @@ class TwoStep(InverseModel):
     """
 
     name: ClassVar[str] = "two_step"
+    reading: ClassVar[Reading] = "two_steps"
     solvers: ClassVar[tuple[str, ...]] = SOLVERS
-    l2: float = param(50.0, "penalty on the squared weights", low=0, high=1e30)
-    dropout: float = param(0.2, "probability with which an entry is hidden", low=0, high=1, below=True)
-    second: float = param(0.8, "share of the second step in a score", low=0, high=1)
-    user_power: float = param(0.5, "how much less long histories count: 0 all events alike", low=0, high=2)
-    item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2)
-    low_pass: float = param(0.0, "weight of the projection on the leading directions; 0: none", low=0, high=1e6)
-    rank: int = param(256, "how many directions that projection keeps", low=1)
+    l2: float = param(50.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
+    dropout: float = param(0.2, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
+    second: float = param(0.8, "share of the second step in a score", low=0, high=1, search=SECOND)
+    user_power: float = param(
+        0.5, "how much less long histories count: 0 all events alike", low=0, high=2, search=USER_POWER
+    )
+    item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2, search=ITEM_POWER)
+    low_pass: float = param(
+        0.0, "weight of the projection on the leading directions; 0: none", low=0, high=1e6, search=LOW_PASS
+    )
+    rank: int = param(256, "how many directions that projection keeps", low=1, search=DIRECTIONS)
 
     def formula(self) -> Formula:
         """That of the first step: `Tempered` with one weight an item."""

@@ -23,6 +23,7 @@ from monogram.models import change
 from monogram.models.base import Recommender
 from monogram.models.change import UpdateOptions
 from monogram.models.context import FitInputs, FitOptions
+from monogram.models.registry import names_of
 
 if TYPE_CHECKING:
     from monogram.models.full_rank import FullRank
@@ -99,10 +100,7 @@ def check(model: Recommender) -> None:
     if model.pruning_ is not None:
         raise ParameterError(f"this {name} was pruned: what is left is no inverse. Change the whole one, then prune it")
     if not model.updatable or weights.solver is None:
-        raise ParameterError(
-            f"{name} cannot be changed without a refit; only the full-rank models (EASE, DLAE, EDLAE, DEQL, Tempered) "
-            "can"
-        )
+        raise ParameterError(f"{name} cannot be changed without a refit; models that can: {names_of('updatable')}")
     formula = cast("FullRank", model).formula()
     if formula.recipe.weighted and model.report_.unit is None:
         raise ParameterError(f"this {name} does not know the factor of its users' weights (report_.unit): fit it again")

@@ -1,1 +1,1 @@
-"""Reports for people: blocks of text, tables and pictures, written as Markdown or as one HTML page."""
+"""Reports: text, tables and pictures, written as Markdown or as one HTML page."""

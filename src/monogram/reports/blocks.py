@@ -1,4 +1,4 @@
-"""What a report is made of, whatever it is written as."""
+"""The blocks of a report, independent of the format in which it is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; `code` for a command, shown as it is typed."""
+    """A paragraph; with `code`, a command in a code block."""
 
     text: str
     code: bool = False
@@ -25,14 +25,14 @@ class Text:
 
 @dataclass(frozen=True)
 class Items:
-    """A list."""
+    """A bullet list."""
 
     items: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table; the first column names the rows. `numbers` are the columns set to the right."""
+    """A table; the first column names the rows. `numbers` are the columns that are aligned to the right."""
 
     caption: str
     headers: Sequence[str]
@@ -42,7 +42,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG with what it shows in words; `name` is its file's, without the ending."""
+    """An SVG picture; `name` is the end of its file name without the suffix, `alt` the text alternative."""
 
     name: str
     alt: str
@@ -53,7 +53,7 @@ Block = Heading | Text | Items | Grid | Picture
 
 
 def in_words(settings: Mapping[str, Any]) -> str:
-    """Settings for people: l2 100, dropout 0.3."""
+    """Settings as text: "l2 100, dropout 0.3"."""
     return ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items()
     )

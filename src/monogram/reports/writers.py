@@ -1,4 +1,4 @@
-"""A report as Markdown, with its pictures in files beside it, or as one HTML page that asks nothing of the network."""
+"""Write a report as Markdown, with its pictures as files beside it, or as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from monogram.errors import ParameterError
 from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text
 from monogram.safe import whole_file
 
-ENDINGS = (".md", ".html")
-# No colour but the reader's own, light or dark; pictures keep their white paper.
+SUFFIXES = (".md", ".html")
+# The colours of the browser, light or dark; pictures keep a white background.
 CSS = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
@@ -32,20 +32,20 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def check(path: str | Path) -> None:
-    """Refuse a name whose ending is none of ours."""
-    if Path(path).suffix.lower() not in ENDINGS:
-        raise ParameterError(f"{path}: a report has a name ending in {' or '.join(ENDINGS)}")
+    """Raise ParameterError for a file name with another suffix than .md or .html."""
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise ParameterError(f"{path} cannot be a report; expected a name ending in {' or '.join(SUFFIXES)}")
 
 
 def write(blocks: Sequence[Block], path: str | Path) -> list[Path]:
-    """Write a report, as the ending of its name says; what was written comes back."""
+    """Write a report in the format of the suffix of its path; returns the files written."""
     check(path)
     target = Path(path)
     if target.suffix.lower() == ".html":
         files = {target: page(blocks).encode()}
     else:
         pictures = [block for block in blocks if isinstance(block, Picture)]
-        files = {target.with_name(f"{target.stem}-{one.name}.svg"): one.svg for one in pictures}
+        files = {target.with_name(f"{target.stem}-{picture.name}.svg"): picture.svg for picture in pictures}
         files[target] = markdown(blocks, target.stem).encode()
     for name, content in files.items():
         with whole_file(name) as file:
@@ -65,7 +65,7 @@ def _in_markdown(block: Block, stem: str) -> str:
         case Text():
             return f"```text\n{block.text}\n```" if block.code else block.text
         case Items():
-            return "\n".join(f"- {one}" for one in block.items)
+            return "\n".join(f"- {item}" for item in block.items)
         case Picture():
             return f"![{block.alt}]({quote(stem)}-{quote(block.name)}.svg)"
         case Grid():
@@ -80,7 +80,7 @@ def _bars(cells: Sequence[str]) -> str:
 
 def page(blocks: Sequence[Block]) -> str:
     """The report as one HTML page."""
-    title = next((html.escape(one.text) for one in blocks if isinstance(one, Heading)), "Report")
+    title = next((html.escape(block.text) for block in blocks if isinstance(block, Heading)), "Report")
     body = "\n".join(_in_html(block) for block in blocks)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -98,7 +98,7 @@ def _in_html(block: Block) -> str:
             inside = html.escape(block.text)
             return f"<pre><code>{inside}</code></pre>" if block.code else f"<p>{inside}</p>"
         case Items():
-            return "<ul>\n" + "\n".join(f"<li>{html.escape(one)}</li>" for one in block.items) + "\n</ul>"
+            return "<ul>\n" + "\n".join(f"<li>{html.escape(item)}</li>" for item in block.items) + "\n</ul>"
         case Picture():
             data = base64.b64encode(block.svg).decode()
             return f'<p><img src="data:image/svg+xml;base64,{data}" alt="{html.escape(block.alt)}"></p>'
@@ -108,8 +108,8 @@ def _in_html(block: Block) -> str:
 
 def _table(grid: Grid) -> str:
     def cell(tag: str, at: int, text: str, scope: str = "") -> str:
-        look = ' class="number"' if at in grid.numbers else ""
-        return f"<{tag}{scope}{look}>{html.escape(text)}</{tag}>"
+        style = ' class="number"' if at in grid.numbers else ""
+        return f"<{tag}{scope}{style}>{html.escape(text)}</{tag}>"
 
     head = "".join(cell("th", at, text, ' scope="col"') for at, text in enumerate(grid.headers))
     rows = [

@@ -1,5 +1,5 @@
-"""The papers' tables: what they print, beside what this library gets.
+"""Reproduce the tables of papers: the printed numbers beside the numbers of this library.
 
-A paper is data (`papers/`): tables of rows, each a model with its settings, on data sets, with the numbers as printed.
-One runner turns rows into cells; a report shows them.
+A paper is a module of data in `papers/`: tables of rows, each a model with its settings by data set, and the numbers as
+printed. One runner fits and measures the rows, which gives cells; a report shows the cells.
 """

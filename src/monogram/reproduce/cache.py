@@ -1,4 +1,4 @@
-"""Results kept in a folder, one JSON file each: a second run is instant, an interrupted one goes on."""
+"""A cache of results in a folder, one JSON file for each, so that an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from monogram._version import __version__
 from monogram.safe import make_folder, whole_file
 
-FORMAT = 1  # of what is kept
+FORMAT = 1  # of the files
 
 
-def usual_folder() -> Path:
-    """Where this system keeps what can be made again."""
+def default_folder() -> Path:
+    """A folder inside the cache folder of the operating system."""
     home = Path.home()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
@@ -29,30 +29,30 @@ def usual_folder() -> Path:
 
 
 class Cache:
-    """Results by what they were made from.
+    """Results by their source: everything that a result depends on.
 
     Parameters
     ----------
-    folder : made when the first result is kept
+    folder : created when the first result is stored
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.folder = usual_folder() if folder is None else Path(folder)
+        self.folder = default_folder() if folder is None else Path(folder)
 
     def get(self, source: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The result made from this; None where there is none, or none that can be read."""
+        """The result of a source; None where there is none, or where its file cannot be read."""
         full = _full(source)
         try:
-            kept = json.loads(self._path(full).read_text(encoding="utf-8"))
+            stored = json.loads(self._path(full).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        if not isinstance(kept, dict) or kept.get("source") != full or not isinstance(kept.get("result"), dict):
+        if not isinstance(stored, dict) or stored.get("source") != full or not isinstance(stored.get("result"), dict):
             return None
-        result: dict[str, Any] = kept["result"]
+        result: dict[str, Any] = stored["result"]
         return result
 
     def put(self, source: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-        """Keep a result."""
+        """Store the result of a source."""
         full = _full(source)
         make_folder(self.folder, "give another with --cache")
         with whole_file(self._path(full)) as file:
@@ -63,6 +63,6 @@ class Cache:
 
 
 def _full(source: Mapping[str, Any]) -> dict[str, Any]:
-    """The source with the versions, as JSON gives it back."""
+    """The source with the version of the library and of the format, as JSON returns it."""
     full: dict[str, Any] = json.loads(json.dumps({**source, "version": __version__, "format": FORMAT}))
     return full

@@ -1,4 +1,4 @@
-"""A cell: the paper's number beside ours, and what that means."""
+"""A cell: one number of a paper beside ours, with a verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REPRODUCED, BETTER, SHORT, DIFFERENT = "reproduced", "better", "short", "differe
 STAND_IN, NOT_PRINTED, OTHER_MACHINE = "stand-in", "not printed", "another machine"
 NO_MODEL, NO_DATA, NO_SETTINGS, FAILED = "no model", "no data", "no settings", "failed"
 TOLERANCE = 0.001
-GAP = 0.0005  # below, two printed numbers are as good as equal
+GAP = 0.0005  # printed numbers that differ by less count as equal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +19,14 @@ class Cell:
 
     Attributes
     ----------
-    table, data, row, metric : where it stands in the paper
-    printed, spread : the paper's number and its own ±; None where there is none
-    used : the data set ours was measured on: `data`, or its stand-in; None where it was not measured
-    settings : of the model
-    value, low, high : ours, with its 95% interval over users (None for rank and seconds)
-    seconds, bytes : of the fit, and its peak of memory
-    verdict, reason : what the comparison says
+    table, data, row, metric : its place in the paper
+    printed, spread : the paper's number and the ± it prints; None where there is none
+    used : the data set on which ours was measured: `data`, or its stand-in; None where it was not measured
+    settings : the parameters of the model
+    value, low, high : our number, with its 95% interval over users (None for rank and seconds)
+    users : the number of test users
+    seconds, bytes : the time and the peak memory of the fit
+    verdict, reason : the result of the comparison, and notes on it
     """
 
     table: str
@@ -60,7 +61,7 @@ class Cell:
 def judge(
     printed: float | None, value: float, low: float | None, high: float | None, *, metric: str, stand_in: bool
 ) -> str:
-    """The verdict on a number: within its interval or ±.001 of the paper's it is reproduced."""
+    """The verdict: "reproduced" where the printed number is in our interval or within .001 of our number."""
     if stand_in:
         return STAND_IN
     if metric == "seconds":
@@ -71,13 +72,13 @@ def judge(
     if inside or abs(value - printed) <= TOLERANCE + 1e-12:
         return REPRODUCED
     if metric == "rank":
-        return DIFFERENT  # more is not better
+        return DIFFERENT  # a higher rank is not better
     return BETTER if value > printed else SHORT
 
 
 @dataclass(frozen=True)
 class Gap:
-    """How far a row is from the first one, in the paper and here."""
+    """The difference of a row to the first row, in the paper and in our results."""
 
     row: str
     printed: float
@@ -85,23 +86,25 @@ class Gap:
 
 
 def gaps(cells: Iterable[Cell]) -> list[Gap]:
-    """Differences to the first row that has both numbers: cells of one metric, measured on a stand-in."""
-    both = [cell for cell in cells if cell.value is not None and cell.printed is not None]
-    if len(both) < 2:
+    """The differences to the first row that has both numbers, for cells of one metric on a stand-in."""
+    complete = [cell for cell in cells if cell.value is not None and cell.printed is not None]
+    if len(complete) < 2:
         return []
-    first = both[0]
+    first = complete[0]
     assert first.printed is not None
     assert first.value is not None
-    return [Gap(one.row, (one.printed or 0) - first.printed, (one.value or 0) - first.value) for one in both[1:]]
+    return [
+        Gap(cell.row, (cell.printed or 0) - first.printed, (cell.value or 0) - first.value) for cell in complete[1:]
+    ]
 
 
 def agreement(cells: Sequence[Cell]) -> tuple[int, int]:
-    """Of the pairs of rows that the paper tells apart, how many are in its order here; and how many there are."""
-    both = [(cell.printed, cell.value) for cell in cells if cell.value is not None and cell.printed is not None]
-    agreed = told = 0
-    for at, (printed, value) in enumerate(both):
-        for other, ours in both[at + 1 :]:
-            if abs(printed - other) > GAP:
-                told += 1
-                agreed += value != ours and (printed > other) == (value > ours)
-    return agreed, told
+    """Of the pairs of rows with different printed numbers: how many have the paper's order here, and how many exist."""
+    numbers = [(cell.printed, cell.value) for cell in cells if cell.value is not None and cell.printed is not None]
+    agreed = pairs = 0
+    for at, (printed, value) in enumerate(numbers):
+        for other_printed, other_value in numbers[at + 1 :]:
+            if abs(printed - other_printed) > GAP:
+                pairs += 1
+                agreed += value != other_value and (printed > other_printed) == (value > other_value)
+    return agreed, pairs

@@ -1,4 +1,4 @@
-"""What a paper's table is: rows, settings, data sets, a protocol, and the numbers exactly as printed."""
+"""Papers as data: tables of rows with settings, data sets, a protocol, and the numbers exactly as printed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Row:
 
     Attributes
     ----------
-    name : as the paper calls it
-    model : its name here; None where there is none, and then `note` says so
-    settings : by data set; a data set that is missing has no published settings that we know
+    name : the name in the paper
+    model : the name in this library; None where the library has no such model (`note` says so)
+    settings : by data set; missing where no settings are published
     printed : by data set, one number for each metric of the table; None where the paper has none or it is unreadable
-    spread : the paper's own ± where it prints one, as `printed`
-    note : what to know about the row: how a garbled name or number was read, why a difference is expected
+    spread : the ± that the paper prints, in the form of `printed`
+    note : how an unreadable name or number was read, or why a difference is expected
     """
 
     name: str
@@ -35,19 +35,19 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table, or a figure: a figure is a table whose rows have a place on an axis.
+class PaperTable:
+    """A table or a figure; a figure is a table whose rows have a position on an axis.
 
     Attributes
     ----------
     name, title : such as "table 2", and what it shows
-    metrics : the columns; beside those of `monogram.evaluate`, "rank" and "seconds" of the fit
+    metrics : the columns: metrics of `monogram.evaluate`, and "rank" and "seconds" of the fit
     data : names of data sets (see `monogram.data.public`)
     rows : in the order of the paper
-    part : "test" or "validation", whichever the paper measured on
-    axis : the parameter on the x axis of a figure, or the two of a heat map; empty for a plain table
-    marks : rows of another table whose printed numbers are drawn as lines into the figure
-    note : what to know about the whole table
+    part : the part the paper measured on, "test" or "validation"
+    axis : the parameter on the x axis of a figure, or the two parameters of a heat map; empty for a table
+    marks : rows of another table whose printed numbers are drawn as lines in the figure
+    note : a note on the whole table
     """
 
     name: str
@@ -63,20 +63,23 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """A paper and those of its tables that are reproduced.
+    """A paper, with its tables that are reproduced.
 
     Attributes
     ----------
-    name : of the command
-    protocol : name of the split
-    stand_ins : the data set to use, by the name of one that is not there: no verdict, only order and gaps
+    name : the name for the command line
+    title, source : of the publication
+    protocol : the name of the split
+    tables : in the order of the paper
+    stand_ins : by the name of a data set that is not public, the data set used in its place; rows of a stand-in get no
+        verdict, only their order and gaps are compared
     """
 
     name: str
     title: str
     source: str
     protocol: str
-    tables: tuple[Table, ...]
+    tables: tuple[PaperTable, ...]
     stand_ins: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -84,17 +87,17 @@ def swept(row: Row, parameter: str, values: Iterable[float], data: Iterable[str]
     """A row for each value of a parameter, on these data sets; nothing is printed for them."""
     names = tuple(data)
     return tuple(
-        replace(row, printed={}, settings={one: {**row.settings[one], parameter: value} for one in names})
+        replace(row, printed={}, settings={name: {**row.settings[name], parameter: value} for name in names})
         for value in values
     )
 
 
 def printed(data: Iterable[str], numbers: Iterable[float | None]) -> dict[str, Numbers]:
-    """The numbers of a line of a table, cut into equal parts: one for each data set."""
+    """The numbers of a line of a table, in equal parts: one part for each data set."""
     names, line = tuple(data), tuple(numbers)
-    width, rest = divmod(len(line), len(names))
-    if rest:
-        raise ValueError(f"{len(line)} numbers cannot be shared by {len(names)} data sets")
+    width, remainder = divmod(len(line), len(names))
+    if remainder:
+        raise ValueError(f"{len(line)} numbers for {len(names)} data sets; expected as many for each data set")
     return {name: line[at * width : (at + 1) * width] for at, name in enumerate(names)}
 
 
@@ -106,7 +109,7 @@ def line(
     note: str = "",
     **settings: Settings,
 ) -> Row:
-    """A line of a table: its numbers in the order of the data sets; settings by data set, `_` for `-` in its name."""
-    places = {place.replace("_", "-"): given for place, given in settings.items()}
+    """A row from its numbers in the order of the data sets; settings by data set, with `_` for `-` in the name."""
+    by_data = {name_of_data.replace("_", "-"): values for name_of_data, values in settings.items()}
     note = note or ("" if model else LATER)
-    return Row(name=name, model=model, settings=places, printed=printed(data, numbers), note=note)
+    return Row(name=name, model=model, settings=by_data, printed=printed(data, numbers), note=note)

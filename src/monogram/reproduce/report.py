@@ -1,4 +1,4 @@
-"""A paper's cells as a report: tables, notes, order and gaps, pictures."""
+"""The report on a paper: tables, notes, the order of the rows and their gaps, pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from monogram.engine.runtime.memory import show
 from monogram.errors import MissingExtraError
 from monogram.reports.blocks import Block, Grid, Heading, Items, Picture, Text, in_words
 from monogram.reproduce.cells import STAND_IN, Cell, agreement, gaps
-from monogram.reproduce.paper import Paper, Table
+from monogram.reproduce.paper import Paper, PaperTable
 
 VERDICTS = (
     "reproduced: the paper's number lies in our 95% interval or within .001 of ours; better: ours is above; short: "
@@ -43,7 +43,7 @@ def summary(cells: Iterable[Cell]) -> str:
     return "Cells: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()) + "."
 
 
-def _section(paper: Paper, table: Table, cells: Sequence[Cell]) -> Iterator[Block]:
+def _section(paper: Paper, table: PaperTable, cells: Sequence[Cell]) -> Iterator[Block]:
     yield Heading(2, f"{table.name.capitalize()}: {table.title}")
     if table.note:
         yield Text(table.note)
@@ -51,29 +51,29 @@ def _section(paper: Paper, table: Table, cells: Sequence[Cell]) -> Iterator[Bloc
         own = [cell for cell in cells if cell.data == data]
         if not own:
             continue
-        used = next((cell.used for cell in own if cell.used), None)
-        place = data if used in (None, data) else f"{used}, standing in for {data}"
+        measured_on = next((cell.used for cell in own if cell.used), None)
+        place = data if measured_on in (None, data) else f"{measured_on}, standing in for {data}"
         yield Heading(3, place)
         yield _grid(table, own, f"{table.name.capitalize()}, {place}, {table.part} part")
         notes = _notes(own)
         if notes:
             yield Items(notes)
-        if used not in (None, data) and not table.axis:
+        if measured_on not in (None, data) and not table.axis:
             yield from _order(table, own)
-        if table.axis and used:
+        if table.axis and measured_on:
             yield from _pictures(paper, table, own, place)
 
 
 def _notes(cells: Sequence[Cell]) -> list[str]:
-    """What there is to say, each with the rows it is about."""
-    about: dict[str, dict[str, None]] = {}
+    """The notes on the rows; rows with the same note share a line."""
+    rows_by_note: dict[str, dict[str, None]] = {}
     for cell in cells:
         if cell.reason:
-            about.setdefault(cell.reason, {})[cell.row] = None
-    return [f"{', '.join(rows)}: {reason}" for reason, rows in about.items()]
+            rows_by_note.setdefault(cell.reason, {})[cell.row] = None
+    return [f"{', '.join(rows)}: {reason}" for reason, rows in rows_by_note.items()]
 
 
-def _grid(table: Table, cells: Sequence[Cell], caption: str) -> Grid:
+def _grid(table: PaperTable, cells: Sequence[Cell], caption: str) -> Grid:
     width = len(table.metrics)
     rows = [_line(cells[at : at + width]) for at in range(0, len(cells), width)]
     headers, numbers = ["row", "verdict", "settings"], set()
@@ -84,12 +84,12 @@ def _grid(table: Table, cells: Sequence[Cell], caption: str) -> Grid:
         headers += [f"{metric}: paper", ours, "difference"]
     headers += ["seconds", "memory"]
     numbers |= {len(headers) - 2, len(headers) - 1}
-    used = [at for at in range(len(headers)) if at == 0 or any(row[at] for row in rows)]  # an empty column says nothing
+    shown = [at for at in range(len(headers)) if at == 0 or any(row[at] for row in rows)]  # without empty columns
     return Grid(
         caption,
-        [headers[at] for at in used],
-        [[row[at] for at in used] for row in rows],
-        frozenset(place for place, at in enumerate(used) if at in numbers),
+        [headers[at] for at in shown],
+        [[row[at] for at in shown] for row in rows],
+        frozenset(column for column, at in enumerate(shown) if at in numbers),
     )
 
 
@@ -101,11 +101,12 @@ def _line(cells: Sequence[Cell]) -> list[str]:
     verdict = verdicts[0] if same else "; ".join(f"{cell.metric} {cell.verdict}" for cell in cells)
     line = [first.row, verdict, in_words(first.settings)]
     for cell in cells:
-        between = "" if cell.low is None else f" [{_number(cell.low)}, {_number(cell.high)}]"
+        interval = "" if cell.low is None else f" [{_number(cell.low)}, {_number(cell.high)}]"
         spread = "" if cell.spread is None else f" ± {_number(cell.spread)}"
-        far = cell.difference
-        line += [_number(cell.printed, cell.metric) + spread, _number(cell.value, cell.metric) + between]
-        line += ["" if far is None else f"{far:+.4f}" if cell.metric != "rank" else f"{far:+.0f}"]
+        difference = cell.difference
+        line += [_number(cell.printed, cell.metric) + spread, _number(cell.value, cell.metric) + interval]
+        digits = "+.0f" if cell.metric == "rank" else "+.4f"
+        line += ["" if difference is None else format(difference, digits)]
     line.append("" if first.seconds is None else f"{first.seconds:.1f}")
     line.append("" if first.bytes is None else show(first.bytes))
     return line
@@ -117,30 +118,30 @@ def _number(value: float | None, metric: str = "") -> str:
     return f"{value:,.0f}" if metric == "rank" else f"{value:,.1f}" if metric == "seconds" else f"{value:.4f}"
 
 
-def _order(table: Table, cells: Sequence[Cell]) -> Iterator[Block]:
-    """For a stand-in: whether the rows stand as in the paper, and how far apart."""
+def _order(table: PaperTable, cells: Sequence[Cell]) -> Iterator[Block]:
+    """For a stand-in: whether the rows have the order of the paper, and their gaps."""
     for metric in table.metrics:
         own = [cell for cell in cells if cell.metric == metric and cell.verdict == STAND_IN]
-        apart = gaps(own)
-        if not apart:
+        differences = gaps(own)
+        if not differences:
             continue
         first = next(cell.row for cell in own if cell.printed is not None and cell.value is not None)
         yield Text(f"{metric}: {_in_order(*agreement(own))}.")
-        rows = [[gap.row, f"{gap.printed:+.4f}", f"{gap.value:+.4f}"] for gap in apart]
-        headers = ["row", f"paper: less {first}", f"ours: less {first}"]
+        rows = [[gap.row, f"{gap.printed:+.4f}", f"{gap.value:+.4f}"] for gap in differences]
+        headers = ["row", f"paper: minus {first}", f"ours: minus {first}"]
         yield Grid(f"Gaps in {metric} to {first}", headers, rows, frozenset({1, 2}))
 
 
-def _in_order(agreed: int, told: int) -> str:
-    if told == 0:
-        return "the paper tells no two rows apart"
-    if told == 1:
-        return f"the one pair of rows that the paper tells apart is {'' if agreed else 'not '}in its order here"
-    return f"of the {told} pairs of rows that the paper tells apart, {agreed} are in its order here"
+def _in_order(agreed: int, pairs: int) -> str:
+    if pairs == 0:
+        return "the paper prints equal numbers for all rows"
+    if pairs == 1:
+        return f"the one pair of rows with different printed numbers is {'' if agreed else 'not '}in the paper's order"
+    return f"of the {pairs} pairs of rows with different printed numbers, {agreed} are in the paper's order"
 
 
-def _pictures(paper: Paper, table: Table, cells: Sequence[Cell], place: str) -> Iterator[Block]:
-    """A figure for each metric; without matplotlib, how to get it."""
+def _pictures(paper: Paper, table: PaperTable, cells: Sequence[Cell], place: str) -> Iterator[Block]:
+    """A figure for each metric; without matplotlib, a text with the command that installs it."""
     for metric in table.metrics:
         rows = [
             {"model": cell.row, metric: cell.value, "low": cell.low, "high": cell.high, **cell.settings}
@@ -149,16 +150,16 @@ def _pictures(paper: Paper, table: Table, cells: Sequence[Cell], place: str) -> 
         ]
         title = f"{table.name.capitalize()}, {place}"
         try:
-            drawn = plots.picture(_draw(paper, table, cells, rows, metric, title))
+            svg = plots.picture(_draw(paper, table, cells, rows, metric, title))
         except MissingExtraError as error:
             yield Text(f"The picture is missing: {error}.")
             return
         name = f"{table.name}-{cells[0].data}-{metric}".replace(" ", "-").replace("@", "-")
-        yield Picture(name, f"{metric} against {' and '.join(table.axis)}, {place}", drawn)
+        yield Picture(name, f"{metric} against {' and '.join(table.axis)}, {place}", svg)
 
 
 def _draw(
-    paper: Paper, table: Table, cells: Sequence[Cell], rows: list[dict[str, Any]], metric: str, title: str
+    paper: Paper, table: PaperTable, cells: Sequence[Cell], rows: list[dict[str, Any]], metric: str, title: str
 ) -> Any:
     if len(table.axis) == 2:
         return plots.heat_map(rows, metric, x=table.axis[0], y=table.axis[1], title=title)
@@ -167,14 +168,14 @@ def _draw(
     return plots.against(rows, metric, x=table.axis[0], marks=marks, logarithmic=logarithmic, title=title)
 
 
-def _marks(paper: Paper, table: Table, cells: Sequence[Cell], metric: str) -> dict[str, float]:
-    """The paper's own numbers for the lines of a figure, where another of its tables prints them for this data set."""
-    data, found = cells[0].data, {}
+def _marks(paper: Paper, table: PaperTable, cells: Sequence[Cell], metric: str) -> dict[str, float]:
+    """The paper's numbers for the lines of a figure, where another table of the paper prints them for this data set."""
+    data, numbers = cells[0].data, {}
     if cells[0].used == data:
         for other in paper.tables:
             for row in other.rows:
                 if row.name in table.marks and data in row.printed and metric in other.metrics:
                     number = row.printed[data][other.metrics.index(metric)]
                     if number is not None:
-                        found[f"the paper's {row.name}"] = number
-    return found
+                        numbers[f"the paper's {row.name}"] = number
+    return numbers

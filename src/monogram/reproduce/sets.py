@@ -1,4 +1,4 @@
-"""From a data set's name to the split a paper measures on: found, read, prepared, cut; or what is missing."""
+"""From the name of a data set to the split of a paper: find the files, read, filter, split; or name missing files."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from monogram.data.readers import read
 from monogram.data.splits import Split
 from monogram.errors import DataError
 
-SEED = 98765  # of the reference code of the strong protocol
+SEED = 98765  # that of the reference code of the strong protocol
 RATIO_SEED = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """What is done with a log before it is cut.
+    """The filters on a log before it is split.
 
     Attributes
     ----------
-    rating : the lowest rating that counts; None: every event
-    users, items : least events of a user and of an item, together until both hold
-    first : least events of an item, before all else
+    rating : events with a lower rating are left out; None: no event is
+    users, items : least events of a user and of an item, repeated until both hold
+    first : least events of an item, applied before the other filters
     held : users held out for validation, and as many for test (protocol strong)
     """
 
@@ -75,20 +75,20 @@ class Place:
 
     def _files(self) -> list[Path]:
         if self.path.is_dir():
-            return sorted(one for one in self.path.rglob("*") if one.is_file())
+            return sorted(file for file in self.path.rglob("*") if file.is_file())
         lists = self.protocol == "lightgcn" and not self._is_npz()  # train.txt, and the test list beside it
         return sorted(self.path.parent.glob("*.txt")) if lists else [self.path]
 
     def document(self, part: str) -> dict[str, Any]:
-        """What makes a number of this place comparable with another, for the key of a cache."""
+        """Everything that the split depends on, for the key of a cache."""
         seed = RATIO_SEED if self.protocol == "ratio811" else SEED
-        cut = {"protocol": self.protocol, "part": part, "seed": seed, "preparation": asdict(self.preparation)}
-        return {"data": self.checksum(), **cut}
+        split = {"protocol": self.protocol, "part": part, "seed": seed, "preparation": asdict(self.preparation)}
+        return {"data": self.checksum(), **split}
 
     def split(self, part: str) -> Split:
-        """The cut for measuring on "test" or "validation"."""
+        """The split whose targets are the "test" or the "validation" part."""
         if self.protocol == "lightgcn":
-            return splits.public(self.path) if self._is_npz() else self._by_its_code()["split"]
+            return splits.public(self.path) if self._is_npz() else self._run_reading_code()["split"]
         log = self._log()
         if self.protocol == "ratio811":
             return splits.ratio811(log, seed=RATIO_SEED, part=part)
@@ -104,8 +104,8 @@ class Place:
             log = read(self.path, weight=None if how.rating is None else "rating", quiet=True)
         elif self.path.suffix == ".dat":
             log = _ratings(self.path)
-        else:  # its code prepares it too
-            log = self._by_its_code()["log"]
+        else:  # the reading code filters too
+            log = self._run_reading_code()["log"]
             return log
         if how.rating is not None:
             kept = events(log, log.matrix.data >= how.rating)
@@ -115,11 +115,11 @@ class Place:
             log = log.at_least(items=how.first)
         return log.at_least(users=how.users, items=how.items)
 
-    def _by_its_code(self) -> Mapping[str, Any]:
-        """What the reading code of the data set makes; what it writes goes to a folder of its own, not to the data."""
+    def _run_reading_code(self) -> Mapping[str, Any]:
+        """The variables of the data set's reading code; files that it writes go to a temporary folder."""
         names: dict[str, Any] = {}
-        given = public.get(self.name).reading
-        code = re.sub(r'"([^"\n]+/[^"\n]+)"', lambda found: repr(str(self.folder / found[1])), given)
+        source = public.get(self.name).reading
+        code = re.sub(r'"([^"\n]+/[^"\n]+)"', lambda match: repr(str(self.folder / match[1])), source)
         try:
             with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
                 exec(code, names)
@@ -129,7 +129,7 @@ class Place:
 
 
 def _ratings(path: Path) -> Interactions:
-    """User, item and rating of each line of MovieLens' own format."""
+    """User, item and rating of each line of a MovieLens file."""
     try:
         with path.open(encoding="latin-1") as lines:
             rows = (line.split("::") for line in lines)
@@ -151,14 +151,14 @@ def find(name: str, folder: Path | None, protocol: str) -> Place | None:
 
 
 def missing(name: str) -> str:
-    """Which file is not there, and how to get it."""
-    one = public.get(name)
-    get = f"monogram data download {name}, then unpack it there" if one.url else f"by hand from {one.source}"
-    return f"{one.files[0]} is not in the data folder; to get it: {get} (see: monogram data show {name})"
+    """The message for a data set that is not on this machine, with the way to get it."""
+    data_set = public.get(name)
+    get = f"monogram data download {name}, then unpack it there" if data_set.url else f"by hand from {data_set.source}"
+    return f"{data_set.files[0]} is not in the data folder; to get it: {get} (see: monogram data show {name})"
 
 
 def _half(split: Split, part: str) -> Split:
-    """Of the users held out, one half is for validation, the other for test."""
+    """One half of the held-out users: that of the validation part, or that of the test part."""
     number = split.histories.n_users
     order = np.random.default_rng(SEED).permutation(number)
     rows = np.sort(order[: number // 2] if part == "validation" else order[number // 2 :])

@@ -1,1 +1,1 @@
-"""The best setting for a log: what settings share is computed once, and the test part is read once, at the end."""
+"""Search for the best model and parameters on a log; settings that share a computation are tried together."""

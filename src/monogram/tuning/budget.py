@@ -1,4 +1,4 @@
-"""How long a search may take: a time, or a number of settings."""
+"""The budget of a search: a time, or a number of settings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds, or settings; the other is infinite."""
+    """Seconds or settings; the other is infinite."""
 
     seconds: float = math.inf
     settings: float = math.inf
 
 
 def parse(budget: Any) -> Budget:
-    """A budget: seconds, or a text such as "20m", "90s", "1h" or "200 settings"."""
+    """Parse a budget: seconds, or a text such as "20m", "90s", "1h" or "200 settings"."""
     number = isinstance(budget, int | float) and not isinstance(budget, bool)
     text = f"{budget:f}" if number else budget.strip().lower() if isinstance(budget, str) else ""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|settings?|)", text)

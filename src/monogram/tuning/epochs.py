@@ -1,4 +1,4 @@
-"""A setting watched while it is trained: measured after 1, 2, 4, 8, … epochs, and stopped where it falls behind."""
+"""Observe the training of a setting: measure it after 1, 2, 4, 8, … epochs, and stop it early."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from monogram.models.context import Between
 from monogram.weights import Weights
 
 
-class Stopped(Exception):
-    """Leaves a fit that is not worth its end; caught where settings are tried."""
+class StoppedEarly(Exception):
+    """Raised inside a fit to stop its training early; caught where settings are tried."""
 
 
-class Watch:
-    """What is seen of one setting while it is trained.
+class EpochObserver:
+    """Measures one setting during its training.
 
     Parameters
     ----------
-    judge : receives the epochs done and the value they gave; whether to stop there
+    should_stop : receives the number of epochs and the metric after them; whether to stop there
 
     Attributes
     ----------
-    seen : (epochs done, value), in order; where the training came to its end, that too
-    stopped : whether it was stopped before
+    values : (epochs, metric) in order, the end of the training included
+    stopped : whether the training was stopped early
     """
 
-    def __init__(self, judge: Callable[[int, float], bool]) -> None:
-        self._judge = judge
-        self.seen: list[tuple[int, float]] = []
+    def __init__(self, should_stop: Callable[[int, float], bool]) -> None:
+        self._should_stop = should_stop
+        self.values: list[tuple[int, float]] = []
         self.stopped = False
 
-    def between(self, value: Callable[[Weights], float]) -> Between:
-        """What a fit calls between epochs; `value` measures weights."""
+    def between(self, metric: Callable[[Weights], float]) -> Between:
+        """The function that a fit calls between epochs; `metric` measures weights."""
 
-        def look(done: int, make: Callable[[], Weights]) -> None:
-            if done.bit_count() == 1:  # a power of two
-                self.stopped = self._note(done, value(make()))
+        def observe(epochs: int, weights: Callable[[], Weights]) -> None:
+            if epochs.bit_count() == 1:  # a power of two
+                self.stopped = self._record(epochs, metric(weights()))
                 if self.stopped:
-                    raise Stopped
+                    raise StoppedEarly
 
-        return look
+        return observe
 
-    def end(self, done: int, value: float) -> None:
-        """Note the value of the finished training."""
-        self._note(done, value)
+    def finish(self, epochs: int, value: float) -> None:
+        """Record the metric at the end of the training."""
+        self._record(epochs, value)
 
-    def _note(self, done: int, value: float) -> bool:
+    def _record(self, epochs: int, value: float) -> bool:
         if not math.isfinite(value):
             return False
-        self.seen.append((done, value))
-        return self._judge(done, value)
+        self.values.append((epochs, value))
+        return self._should_stop(epochs, value)
 
-    def words(self, epochs: int) -> str:
-        """Where it was stopped, if it was."""
+    def note(self, most_epochs: int) -> str:
+        """Where the training was stopped; empty where it was not."""
         if not self.stopped:
             return ""
-        done, value = self.seen[-1]
-        return f"stopped after {done} of {epochs} epochs at {value:.4f}"
+        epochs, value = self.values[-1]
+        return f"stopped after {epochs} of {most_epochs} epochs at {value:.4f}"

@@ -1,6 +1,6 @@
-"""Optuna's own record of a search, in a journal beside the study file, where optuna-dashboard can read it.
+"""Optuna's own record of a search: a journal file beside the study file, which optuna-dashboard can read.
 
-It is not needed to go on: `tpe.Proposals` adds what it lacks from the study file, which is always written first.
+A search does not need it to resume: `tpe.Proposals` adds missing trials from the study file, which is written first.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 from monogram.errors import DataError, StorageError
 
 SUFFIX = ".optuna"
-GRACE = 5  # seconds; a lock that stands longer was left by a crash
+GRACE = 5  # seconds; an older lock was left by a crash
 
 
-class Journal:
-    """Where Optuna keeps its studies.
+class OptunaJournal:
+    """The storage of Optuna's studies.
 
     Parameters
     ----------
-    study : the study file that it lies beside; None keeps it in memory
+    study : the study file; the journal is made beside it. None: in memory
 
     Attributes
     ----------
-    storage : of Optuna
+    storage : the storage object of Optuna
     """
 
     def __init__(self, study: Path | None) -> None:
@@ -37,23 +37,23 @@ class Journal:
         if self.path is None:
             self.storage: Any = optuna.storages.InMemoryStorage()
             return
-        with self.used():
+        with self.errors_named():
             _whole_lines(self.path)
             self.storage = self._read(optuna.storages, str(self.path))
 
     @contextmanager
-    def used(self) -> Iterator[None]:
-        """Say clearly what went wrong with the file inside the block."""
+    def errors_named(self) -> Iterator[None]:
+        """Turn errors of the journal file inside the block into a StorageError that names the file."""
         try:
             yield
         except (OSError, RuntimeError, json.JSONDecodeError) as error:  # RuntimeError: a lock or a trial was taken away
             why = getattr(error, "strerror", None) or error
             raise StorageError(
-                f"Optuna's journal {self.path} cannot be read or written: {why}; what was tried is in {self.study}"
+                f"Optuna's journal {self.path} cannot be read or written: {why}; all trials are in {self.study}"
             ) from error
 
     def _read(self, storages: Any, path: str) -> Any:
-        """The storage, all lines of its file replayed."""
+        """The storage with all lines of its file."""
         lock = storages.journal.JournalFileOpenLock(path, GRACE)  # its default, a symlink, is refused on Windows
         try:
             if Path(path).exists():
@@ -62,14 +62,14 @@ class Journal:
         except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
             raise DataError(
                 f"{path} is not a journal of Optuna ({type(error).__name__}: {error}); move it away: "
-                f"it is made anew from {self.study}, which has all that was tried"
+                f"it is made again from {self.study}, which has all trials"
             ) from error
 
 
 def _whole_lines(path: Path) -> None:
-    """Cut off what a crash left of a line, which Optuna would write on."""
+    """Remove an incomplete last line, which a crash left and Optuna would append to."""
     if path.exists():
-        held = path.read_bytes()
-        whole = held.rfind(b"\n") + 1
-        if whole < len(held) and held.startswith(b'{"op_code"'):  # else it is not a journal: nothing of it is touched
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content) and content.startswith(b'{"op_code"'):  # another file is not touched
             os.truncate(path, whole)

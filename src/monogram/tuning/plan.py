@@ -1,31 +1,29 @@
-"""What a round of a search does, before it is done: which settings share what, and what that costs.
+"""The plan of one round of a search: which settings share a computation, and what that costs.
 
-Full-rank models of several l2 whose ratio of dropout/(1 − dropout) to l2 is the same (as where there is no dropout) can
-be tried by one eigendecomposition (`engine.inverse.ridge_path`) in place of an inverse for each l2. It is taken where
-it is cheaper, the memory holds it, and it ends within the time left.
+Models that rescale the columns of one inverse, with several l2 of the same ratio of dropout/(1 − dropout) to l2 (as
+without dropout), can be tried on a *path*: one eigendecomposition (`engine.inverse.ridge_path`) in place of an inverse
+for each l2. A path is taken where it costs less, fits in memory, and ends within the time left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import ridge_path
 from monogram.engine.runtime.memory import show
-from monogram.models.context import FitOptions
-from monogram.models.full_rank import FullRank
+from monogram.evaluation.shared_fits import reads_heads
 from monogram.models.inverse_model import InverseModel
-from monogram.models.recipe import Penalties
-from monogram.models.spectral import Spectral
-from monogram.models.students import Student
+from monogram.models.recipe import GramRecipe, Penalties
 from monogram.planning.cost import Cost
 from monogram.planning.inverse_costs import repeated_inverses, ridge_path_cost
 from monogram.planning.plan import duration
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Group, grouped, shared
+from monogram.tuning.group_runner import Group, GroupRunner, grouped, inverse_keys
 from monogram.tuning.settings import Setting
+from monogram.tuning.shared_inverses import SharedInverses
 
 SAME = 1e-9  # relative: ratios that differ by less are one
 
@@ -48,15 +46,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings that one eigendecomposition could serve, and both prices.
+    """Groups that could be tried on one path, and the cost of both ways.
 
     Attributes
     ----------
     groups : one for each l2
     ratio : dropout/(1 − dropout) to l2
-    inverses, path : the costs of the two ways
-    taken : whether the path is
-    note : why it is not, where it is cheaper
+    inverses, path : the cost of an inverse for each l2, and of one eigendecomposition
+    taken : whether the path is taken
+    note : why a path that costs less is not taken
     """
 
     groups: list[Group]
@@ -67,26 +65,26 @@ class Candidate:
     note: str = ""
 
     def __str__(self) -> str:
-        where = f"{_names(one for group in self.groups for one in group)}, {len(self.groups)} values of l2"
+        where = f"{_names(setting for group in self.groups for setting in group)}, {len(self.groups)} values of l2"
         if self.ratio:
             where += f" with dropout/(1 − dropout) = {self.ratio:.3g}·l2"
-        inverses = f"{len(self.groups)} inverses"
-        one, other = f"one eigendecomposition: {duration(self.path.seconds)}", duration(self.inverses.seconds)
+        inverses, seconds = f"{len(self.groups)} inverses", duration(self.inverses.seconds)
+        path = f"one eigendecomposition: {duration(self.path.seconds)}"
         if self.taken:
-            return f"{where}: {one}, {show(self.path.bytes)} ({inverses}: {other})"
-        return f"{where}: {inverses}, {other} ({one}{self.note})"
+            return f"{where}: {path}, {show(self.path.bytes)} ({inverses}: {seconds})"
+        return f"{where}: {inverses}, {seconds} ({path}{self.note})"
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What the coarse grid of a search does, as long as the budget lasts; prints as a few lines.
+    """The plan of the coarse grid of a search, as far as the budget allows; prints as a few lines.
 
     Attributes
     ----------
     steps : the groups in their order, with the way each is tried
-    candidates : where one eigendecomposition could take the place of several inverses, and which is taken
-    gram : bytes of the Gram that is kept for all inverses; 0 where it is made anew for each
-    grams : how many are made, one after the other: another wherever user_power changes
+    candidates : where one eigendecomposition could replace several inverses, and whether it does
+    gram : bytes of the Gram that is kept for all inverses; 0 where each inverse makes its own
+    grams : how many Grams are made, one after the other: a new one wherever user_power changes
     """
 
     steps: tuple[Step, ...]
@@ -100,22 +98,22 @@ class SearchPlan:
         return [step.group for step in self.steps]
 
     def counts(self) -> dict[str, int]:
-        """How many settings, inverses, paths, spectra, students, and settings that are fitted alone."""
-        models = [(step, setting.make()) for step in self.steps for setting in step.group]
-        spectral = [one for step, one in models if step.way == "spectrum" and isinstance(one, Spectral)]
+        """The number of settings, inverses, paths, spectra, students, and settings that are fitted alone."""
+        models = [(step.way, setting.make()) for step in self.steps for setting in step.group]
+        shared = [(way, model.shared_fit()) for way, model in models]
         return {
             "settings": len(models),
             "inverses": sum(step.way == "inverse" for step in self.steps),
             "paths": sum(step.way == "path" for step in self.steps),
-            "spectra": len({one.target for one in spectral}),
-            "students": sum(isinstance(one, Student) for _, one in models),
-            "alone": sum(step.way == "alone" for step, _ in models),
+            "spectra": len({fit.key for way, fit in shared if way == "spectrum" and fit is not None}),
+            "students": sum(way == "inverse" and fit is not None and fit.reading == "fit" for way, fit in shared),
+            "alone": sum(way == "alone" for way, _ in models),
         }
 
     def __str__(self) -> str:
         count = self.counts()
         lines = [f"coarse grid: {count['settings']:,} settings, as long as the budget lasts"]
-        lines += [f"  {one}" for one in self.candidates]
+        lines += [f"  {candidate}" for candidate in self.candidates]
         lines += self._inverses()
         if self.gram:
             number = "the Gram is made once" if self.grams < 2 else f"{self.grams} Grams are made as user_power changes"
@@ -123,13 +121,14 @@ class SearchPlan:
         if count["students"]:
             lines.append(f"  {_number(count['students'], 'student')}, from the inverse of their group")
         if count["spectra"]:
-            settings = [one for step in self.steps if step.way == "spectrum" for one in step.group]
             number = _number(count["spectra"], "spectrum", "spectra")
-            lines.append(f"  {number} for {_names(settings)}; more pairs where a filter needs them")
+            lines.append(f"  {number} for {_names(self._settings('spectrum'))}; more pairs where a filter needs them")
         if count["alone"]:
-            settings = [one for step in self.steps if step.way == "alone" for one in step.group]
-            lines.append(f"  {_number(count['alone'], 'setting')} fitted alone: {_names(settings)}")
+            lines.append(f"  {_number(count['alone'], 'setting')} fitted alone: {_names(self._settings('alone'))}")
         return "\n".join([*lines, "what is tried after it depends on what it finds"])
+
+    def _settings(self, way: str) -> list[Setting]:
+        return [setting for step in self.steps if step.way == way for setting in step.group]
 
     def _inverses(self) -> list[str]:
         """A line for each solver."""
@@ -138,101 +137,115 @@ class SearchPlan:
             if step.way == "inverse" and step.cost is not None:
                 by_solver.setdefault(step.cost.solver, []).append((step.cost, step.group))
         lines = []
-        for solver, found in by_solver.items():
-            names, most = _names(one for _, group in found for one in group), max(cost.bytes for cost, _ in found)
-            seconds = duration(sum(cost.seconds for cost, _ in found) / len(found))
-            each = " each" if len(found) > 1 else ""
-            number = _number(len(found), "inverse")
+        for solver, steps in by_solver.items():
+            names = _names(setting for _, group in steps for setting in group)
+            most = max(cost.bytes for cost, _ in steps)
+            seconds = duration(sum(cost.seconds for cost, _ in steps) / len(steps))
+            each = " each" if len(steps) > 1 else ""
+            number = _number(len(steps), "inverse")
             lines.append(f"  {number} in all for {names}: {solver}, {show(most)} at the peak, {seconds}{each}")
         return lines
 
 
-def plan(families: Families, settings: Iterable[Setting], left: Budget) -> SearchPlan:
-    """The settings in groups, as many as the budget allows, those on a path together where that is cheaper."""
+def plan(runner: GroupRunner, settings: Iterable[Setting], left: Budget) -> SearchPlan:
+    """The settings in groups, as many as the budget allows, those on a path together where that costs less."""
+    inverses = runner.inverses
     groups = _within(grouped(settings), left.settings)
-    found = candidates(families, groups, left.seconds)
-    first = {id(one.groups[0]): one for one in found if one.taken}
-    rest = {id(group) for one in first.values() for group in one.groups[1:]}
-    steps, options, kept, grams = [], families.options(), families.recipe, 0
+    paths = candidates(runner, groups, left.seconds)
+    first = {id(path.groups[0]): path for path in paths if path.taken}
+    joined = {id(group) for path in first.values() for group in path.groups[1:]}
+    steps, budget, kept, grams = [], inverses.budget(), inverses.gram_recipe, 0
     for group in groups:
-        if id(group) in rest:
+        if id(group) in joined:
             continue
-        held = shared(group)
-        recipe = held[0][0] if held else None
+        keys = inverse_keys(group)
+        recipe = keys[0][0] if keys else None
         if kept is not None and recipe not in (kept, None):  # another Gram takes its place
-            kept, options = None, _with_budget(options, families.square)
-        step = _step(families, group, first.get(id(group)), options)
-        if kept is not None and step.way == "inverse" and step.cost and step.cost.bytes > options.budget:
-            kept, options = None, _with_budget(options, families.square)
-            step = _step(families, group, None, options)
-        steps.append(step if kept is None else _after_gram(step, families))
-        keeps = step.way == "path" or (step.way == "inverse" and step.cost and families.keeps(step.cost, options))
+            kept, budget = None, budget + inverses.gram_bytes
+        step = _step(inverses, group, first.get(id(group)), budget)
+        if kept is not None and step.way == "inverse" and step.cost and step.cost.bytes > budget:
+            kept, budget = None, budget + inverses.gram_bytes
+            step = _step(inverses, group, None, budget)
+        steps.append(step if kept is None else _without_gram(step, inverses))
+        keeps = step.way == "path" or (
+            step.way == "inverse" and step.cost and inverses.can_keep_gram(step.cost, budget)
+        )
         if kept is None and keeps:
-            kept, options, grams = recipe, _with_budget(options, -families.square), grams + 1
-    return SearchPlan(tuple(steps), tuple(found), families.square if families.kept or grams else 0, grams)
+            kept, budget, grams = recipe, budget - inverses.gram_bytes, grams + 1
+    gram = inverses.gram_bytes if inverses.gram_recipe is not None or grams else 0
+    return SearchPlan(tuple(steps), tuple(paths), gram, grams)
 
 
-def _with_budget(options: FitOptions, more: int) -> FitOptions:
-    return replace(options, budget=options.budget + more)
+def _step(inverses: SharedInverses, group: Group, path: Candidate | None, budget: int) -> Step:
+    if path is not None:
+        return Step("path", [setting for part in path.groups for setting in part], path.path)
+    shared = group[0].make().shared_fit()
+    if shared is None:
+        return Step("alone", group)
+    if shared.computation == "spectrum":
+        return Step("spectrum", group)
+    return Step("inverse", group, inverses.cost(_models(group), budget))
 
 
-def _step(families: Families, group: Group, on: Candidate | None, options: FitOptions) -> Step:
-    if on is not None:
-        return Step("path", [one for part in on.groups for one in part], on.path)
-    models = [setting.make() for setting in group]
-    held = [one for one in models if isinstance(one, InverseModel)]
-    if held:
-        return Step("inverse", group, families.chosen(held, options)[0])
-    spectral = isinstance(models[0], Spectral) and models[0].closed_form
-    return Step("spectrum" if spectral else "alone", group)
+def _keeps_gram(step: Step, inverses: SharedInverses, budget: int) -> bool:
+    """Whether the Gram that a step makes is kept after it."""
+    if step.way == "inverse" and step.cost is not None:
+        return inverses.can_keep_gram(step.cost, budget)
+    return step.way == "path"
 
 
-def _after_gram(step: Step, families: Families) -> Step:
-    """A step whose inverse finds the Gram made."""
+def _models(group: Group) -> list[InverseModel]:
+    """The models of a group that shares an inverse."""
+    return cast("list[InverseModel]", [setting.make() for setting in group])
+
+
+def _without_gram(step: Step, inverses: SharedInverses) -> Step:
+    """A step whose inverse is made from the kept Gram: its time is less by that of a Gram."""
     if step.cost is None or step.cost.solver != "primal":
         return step
-    gram = families.size.pairs_by_user * 1e-9 / families.threads
+    gram = inverses.size.pairs_by_user * 1e-9 / inverses.threads
     return replace(step, cost=replace(step.cost, seconds=max(0.0, step.cost.seconds - gram)))
 
 
 def _within(groups: list[Group], settings: float) -> list[Group]:
-    """The groups, cut off where a number of settings ends."""
-    found: list[Group] = []
+    """The groups, cut off after a number of settings."""
+    kept: list[Group] = []
     for group in groups:
-        room = settings - sum(map(len, found))
-        if room >= 1:
-            found.append(group[: int(min(room, len(group)))])
-    return found
+        left = settings - sum(map(len, kept))
+        if left >= 1:
+            kept.append(group[: int(min(left, len(group)))])
+    return kept
 
 
-def candidates(families: Families, groups: list[Group], seconds: float) -> list[Candidate]:
-    """Groups that one eigendecomposition could serve: full rank, several l2, one ratio, solved by the items."""
-    able = sorted(((ratio, at) for at, group in enumerate(groups) if (ratio := _ratio(families, group)) is not None))
-    rows: list[list[tuple[tuple[float, float], int]]] = []
-    for one in able:
-        if rows and _same(one[0], rows[-1][0][0]):
-            rows[-1].append(one)
+def candidates(runner: GroupRunner, groups: list[Group], seconds: float) -> list[Candidate]:
+    """Groups that one path could serve: they read heads, have one recipe and ratio, and are solved by the items."""
+    ratios = [(ratio, at) for at, group in enumerate(groups) if (ratio := _ratio(runner.inverses, group)) is not None]
+    rows: list[list[tuple[tuple[GramRecipe, float], int]]] = []
+    for ratio, at in sorted(ratios, key=lambda row: (repr(row[0][0]), row[0][1], row[1])):
+        if rows and _same(ratio, rows[-1][0][0]):
+            rows[-1].append((ratio, at))
         else:
-            rows.append([one])
+            rows.append([(ratio, at)])
     parts = [[groups[at] for at in sorted(at for _, at in row)] for row in rows if len(row) > 1]
-    return [_judged(families, part, seconds) for part in parts]
+    return [_judged(runner, part, seconds) for part in parts]
 
 
-def _same(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether weights of users and ratio are the same, but for rounding."""
-    return one[0] == other[0] and abs(one[1] - other[1]) <= SAME * one[1]
+def _same(first: tuple[GramRecipe, float], second: tuple[GramRecipe, float]) -> bool:
+    """Whether two groups have equal recipes, and ratios equal up to rounding."""
+    return first[0] == second[0] and abs(first[1] - second[1]) <= SAME * first[1]
 
 
-def _ratio(families: Families, group: Group) -> tuple[float, float] | None:
-    """The user_power of a group, and its ratio of dropout/(1 − dropout) to l2; None where no path can serve it."""
+def _ratio(inverses: SharedInverses, group: Group) -> tuple[GramRecipe, float] | None:
+    """The recipe of a group, and its ratio of dropout/(1 − dropout) to l2; None where no path can serve the group."""
     models = [setting.make() for setting in group]
-    full = [one for one in models if isinstance(one, FullRank)]
-    if len(full) < len(models):
+    if not all(map(reads_heads, models)):
         return None
-    ((recipe, penalties),) = shared(group)
-    if penalties.l2 == 0 or families.chosen(full, families.options())[0].solver != "primal":
+    ((recipe, penalties),) = inverse_keys(group)
+    if type(penalties) is not Penalties:  # a path needs penalties of the form l2·(1 + ratio·d)
         return None
-    return recipe.user_power, _odds(penalties)
+    if penalties.l2 == 0 or inverses.cost(cast("list[InverseModel]", models), inverses.budget()).solver != "primal":
+        return None
+    return recipe, _odds(penalties)
 
 
 def _odds(penalties: Penalties) -> float:
@@ -240,40 +253,40 @@ def _odds(penalties: Penalties) -> float:
     return penalties.dropout / (1 - penalties.dropout) / penalties.l2
 
 
-def _judged(families: Families, groups: list[Group], seconds: float) -> Candidate:
-    """Both prices, and which way is taken; an l2 too small for the precision of a path keeps its inverse."""
-    found = _priced(families, groups)
-    if found.path.flops >= found.inverses.flops:
-        return found
-    data = families.data(next(one for one in map(Setting.make, groups[0]) if isinstance(one, InverseModel)))
-    lowest = ridge_path.lowest(data, 1 + found.ratio * squares(data), families.task.dtype)
-    above = [group for group in groups if shared(group)[0][1].l2 >= lowest]
+def _judged(runner: GroupRunner, groups: list[Group], seconds: float) -> Candidate:
+    """Both costs, and which way is taken; an l2 too small for the precision of a path keeps its inverse."""
+    inverses, path = runner.inverses, _priced(runner, groups)
+    if path.path.flops >= path.inverses.flops:
+        return path
+    data = inverses.data(inverse_keys(groups[0])[0][0])
+    lowest = ridge_path.lowest(data, 1 + path.ratio * squares(data), inverses.dtype)
+    above = [group for group in groups if inverse_keys(group)[0][1].l2 >= lowest]
     if 0 < len(above) < len(groups):
-        found = _priced(families, above)
-    room = families.options().budget - (0 if families.kept else families.square)
+        path = _priced(runner, above)
+    budget = inverses.budget() - (0 if inverses.gram_recipe is not None else inverses.gram_bytes)
     if not above:
-        return replace(found, note=", too coarse for so small an l2")
-    if families.size.items > ridge_path.LARGEST:
-        return replace(found, note=f", for at most {ridge_path.LARGEST:,} items")
-    if found.path.bytes > room:
-        return replace(found, note=f", but {show(found.path.bytes)}")
-    if found.path.seconds > seconds:
-        return replace(found, note=", longer than the time left")
-    return replace(found, taken=found.path.flops < found.inverses.flops)
+        return replace(path, note=", too coarse for so small an l2")
+    if inverses.size.items > ridge_path.LARGEST:
+        return replace(path, note=f", for at most {ridge_path.LARGEST:,} items")
+    if path.path.bytes > budget:
+        return replace(path, note=f", but {show(path.path.bytes)}")
+    if path.path.seconds > seconds:
+        return replace(path, note=", longer than the time left")
+    return replace(path, taken=path.path.flops < path.inverses.flops)
 
 
-def _priced(families: Families, groups: list[Group]) -> Candidate:
-    histories = families.task.split.histories.matrix
-    how: dict[str, Any] = {"dtype": families.task.dtype, "threads": families.threads}
-    inverses = repeated_inverses(families.size, len(groups), histories.nnz, **how)
-    found = ridge_path_cost(families.size, len(groups), histories.shape[0], histories.nnz, **how)
-    ((_, penalties),) = shared(groups[0])
-    return Candidate(groups, _odds(penalties), inverses, found, taken=False)
+def _priced(runner: GroupRunner, groups: list[Group]) -> Candidate:
+    histories, inverses = runner.task.split.histories.matrix, runner.inverses
+    how: dict[str, Any] = {"dtype": inverses.dtype, "threads": inverses.threads}
+    by_inverses = repeated_inverses(inverses.size, len(groups), histories.nnz, **how)
+    by_path = ridge_path_cost(inverses.size, len(groups), histories.shape[0], histories.nnz, **how)
+    ((_, penalties),) = inverse_keys(groups[0])
+    return Candidate(groups, _odds(penalties), by_inverses, by_path, taken=False)
 
 
 def _names(settings: Iterable[Setting]) -> str:
-    return ", ".join(dict.fromkeys(one.model for one in settings))
+    return ", ".join(dict.fromkeys(setting.model for setting in settings))
 
 
-def _number(count: int, one: str, several: str = "") -> str:
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
+def _number(count: int, singular: str, plural: str = "") -> str:
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"

@@ -1,4 +1,4 @@
-"""The search: a coarse grid over every model, then finer around the best of each, as long as the budget lasts."""
+"""The search: a coarse grid over every model, then finer grids around the best setting of each, within a budget."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram._version import __version__
 from monogram.data.options import check_seed
 from monogram.data.splits import PROTOCOLS, Split, holdout, leave_last, ratio811, strong, temporal
+from monogram.engine.runtime.arrays import Float64
 from monogram.errors import DataError, MonogramWarning, NumericalError, ParameterError, one_of
 from monogram.evaluation import metrics as metrics_
 from monogram.models.context import check_dtype
-from monogram.models.registry import model_class
+from monogram.models.parameters import search_axes
+from monogram.models.registry import BASELINE, FLOOR, TUNED_BY_DEFAULT, model_class
 from monogram.tuning import budget as budget_
-from monogram.tuning import ranges, tpe
-from monogram.tuning.families import Families, Group, Task, shared
+from monogram.tuning import spaces, tpe
+from monogram.tuning.group_runner import Group, GroupRunner, Task, inverse_keys
 from monogram.tuning.plan import SearchPlan, plan
 from monogram.tuning.result import Tuning, finish
 from monogram.tuning.settings import Setting, Trial, best_of
 from monogram.tuning.study import Study, fingerprint
 
 VALIDATION = 0.1  # of each user's events, or of the users, or of the time
-USUAL = ("ease", "edlae", "dlae", "deql")
-# Validation parts that cannot see a shift in popularity: train has the events of the same days.
-BLIND = {
-    "holdout": "a random cut",
-    "strong": "a random cut",
-    "ratio811": "a random cut",
-    "leave_last": "a cut at each user's own time",
+# Protocols whose validation part cannot measure a shift in popularity: train has events of the same days.
+WITHOUT_SHIFT = {
+    "holdout": "a random split",
+    "strong": "a random split",
+    "ratio811": "a random split",
+    "leave_last": "a split at each user's own time",
 }
 
 
 @dataclass(frozen=True)
-class State:
-    """Where a search stands.
+class SearchState:
+    """The progress of a search.
 
     Attributes
     ----------
-    tried : number of settings
+    tried : number of settings tried
     best : the best trials so far, best first
-    seconds : spent
+    seconds : seconds spent
     left : seconds left, or settings left, of the budget
-    plan : what the coarse grid does, and what that costs; it prints
+    plan : the plan of the coarse grid, with its cost; it prints
     """
 
     tried: int
@@ -62,7 +62,7 @@ class State:
 
 def tune(
     log: Any,
-    models: str | Iterable[str] = USUAL,
+    models: str | Iterable[str] = TUNED_BY_DEFAULT,
     *,
     protocol: str | Callable[[Any], Split] | Split = "holdout",
     metric: str = "ndcg@20",
@@ -74,32 +74,34 @@ def tune(
     dtype: str = "float32",
     memory: int | float | str | None = None,
     threads: int | None = None,
-    progress: Callable[[State], None] | None = None,
+    progress: Callable[[SearchState], None] | None = None,
 ) -> Tuning:
-    """Find the best setting for a log; what settings share is computed once.
+    """Find the best setting for a log; settings that share a computation are tried together.
 
-    Full-rank models of one l2 and dropout share an inverse and a pass of scores, as do TwoSteps; spectral models share
-    a spectrum, students their teacher. Models trained in epochs (wrmf, slim) are searched with Optuna:
-    `pip install 'monogram[tune]'`; a setting that falls behind the others in its first epochs is stopped, and has no
-    value.
+    Models with equal user_power, l2 and dropout share an inverse (and the full-rank ones, and `TwoStep`, a pass of
+    scores); spectral models share a spectrum. Models that are trained in epochs are searched with Optuna
+    (`pip install 'monogram[tune]'`): a setting that is worse than the others after its first epochs is stopped early,
+    and has no value.
 
     Parameters
     ----------
-    log : anything `monogram.read` takes; for the protocol "public" the npz file; with a ready Split it is not looked at
-    models : names; one of them becomes the best. EASE is searched beside them, to be compared with
-    protocol : how the test part is cut off: a name, a function of the log that gives a Split, or a Split
-        It is read once, at the end.
-    metric : what is to be high, a metric of users such as "ndcg@20"
-    budget : "20m", "90s", "1h" or seconds of search, or "200 settings"; what a study already holds is counted in
+    log : anything `monogram.read` takes; for the protocol "public" the npz file. It is not used where the protocol is
+        a Split
+    models : names of the models to choose from. EASE is searched too, for comparison
+    protocol : how the test part is split off: a name, a function of the log that returns a Split, or a Split
+        The test part is read once, at the end.
+    metric : the metric to maximise, one of users such as "ndcg@20"
+    budget : "20m", "90s", "1h" or seconds of search, or "200 settings"; trials of a resumed study are included
     space : by model, values of parameters to try as they are: {"deql": {"b": [0.5, 1], "a": 1}}
-    study : a file that every finished group of settings is written to, and an interrupted search goes on from
-        Optuna's own record lies beside it, with ".optuna" after its name.
-    validation : how the validation part is cut from train: a function of the log, or a Split
-        By default as the protocol does it (temporal, strong, leave_last, ratio811), else 10% of each user's events.
-        The item_power of Tempered and TwoStep is searched on one by time or of your own alone; another is a warning.
-    seed : of the cuts, of Optuna's search, and of the bootstrap
+    study : a file to which every finished group of settings is written, and from which a search resumes
+        Optuna's own record is a second file, with ".optuna" after its name.
+    validation : how the validation part is split off from train: a function of the log, or a Split
+        By default as the protocol splits (temporal, strong, leave_last, ratio811), else 10% of each user's events.
+        item_power is searched only on a validation part that is later than train, or on your own; otherwise a warning
+        says so.
+    seed : of the splits, of Optuna's search, and of the bootstrap
     dtype, memory, threads : as for `fit`
-    progress : receives a State before the first group of settings, and after each
+    progress : receives a SearchState before the first group of settings, and after each group
 
     Returns
     -------
@@ -107,30 +109,30 @@ def tune(
         Prints as a table; `.best`, `.model` (refitted on train), `.test`, `.differences`, `.rows()`, `.curve()`,
         `.plan`.
     """
-    names, asked, limit = _names(models), metrics_.parse(metric), budget_.parse(budget)
-    if asked.name not in metrics_.BY_USER:
+    names, parsed, limit = _names(models), metrics_.parse(metric), budget_.parse(budget)
+    if parsed.name not in metrics_.BY_USER:
         raise ParameterError(f"metric {metric!r} is one of the catalogue; expected one of users, such as 'ndcg@20'")
     check_seed(seed)
     check_dtype(dtype)
-    split = _cut(log, protocol, seed)
-    inner = _validation(log, protocol, split, validation, seed)
-    task = Task(inner, asked, dtype, memory, threads)
-    held = Study(about(task, split.protocol), study)
-    search = Search(task, names, dict(space or {}), held, limit, seed, progress, beside=("ease",))
+    split = _split(log, protocol, seed)
+    task = Task(_validation(log, protocol, split, validation, seed), parsed, dtype, memory, threads)
+    recorded = Study(about(task, split.protocol), study)
+    search = ModelSearch(task, names, dict(space or {}), recorded, limit, seed, progress, baselines=(BASELINE,))
     search.run()
-    best, ease = search.best(set(names)), search.best({"ease"})
+    best, baseline = search.best(set(names)), search.best({BASELINE})
     if best is None:
-        notes = [one.note for one in search.study.trials if one.setting.model in names]
-        trouble = search.families.trouble or NumericalError(notes[-1])
-        raise type(trouble)(f"none of the settings could be fitted: {trouble}") from trouble
-    middle = ranges.coarse("ease", search.spaces["ease"])[0]
-    found = finish(search.study, split, task, best, seed, ease.setting if ease else middle)
-    found.plan = search.plan
-    return found
+        notes = [trial.note for trial in search.study.trials if trial.setting.model in names]
+        reason = search.runner.last_error or NumericalError(notes[-1])
+        raise type(reason)(f"none of the settings could be fitted: {reason}") from reason
+    middle = spaces.coarse(BASELINE, search.spaces[BASELINE])[0]
+    compared = [baseline.setting if baseline else middle, Setting.of(FLOOR, {})]
+    tuning = finish(search.study, split, task, best, seed, compared)
+    tuning.plan = search.plan
+    return tuning
 
 
 def about(task: Task, protocol: str) -> dict[str, Any]:
-    """What the study of a task is about: a file about anything else is not its."""
+    """The first line of a task's study file; a file with another first line belongs to another task."""
     return {
         "version": __version__,
         "metric": str(task.metric),
@@ -140,12 +142,19 @@ def about(task: Task, protocol: str) -> dict[str, Any]:
     }
 
 
-class Search:
-    """Tries settings on a task until the budget is spent or nothing finer is left to try.
+class ModelSearch:
+    """Tries settings on a task until the budget is spent, or no finer setting is left.
 
     Parameters
     ----------
-    beside : models that are searched too, only to be compared with
+    task : what the settings are tried on
+    names : the models to choose from
+    space : by model, values of parameters to try as they are
+    study : the trials so far; new trials are added to it
+    limit : the budget
+    seed : of Optuna's search
+    progress : receives a SearchState before the first group, and after each
+    baselines : models that are searched too, only for comparison
     """
 
     def __init__(
@@ -156,112 +165,116 @@ class Search:
         study: Study,
         limit: budget_.Budget,
         seed: int = 0,
-        progress: Callable[[State], None] | None = None,
+        progress: Callable[[SearchState], None] | None = None,
         *,
-        beside: tuple[str, ...] = (),
+        baselines: tuple[str, ...] = (),
     ) -> None:
-        strange = [name for name in space if name not in names]
-        if strange:
-            raise ParameterError(f"space has values for {strange[0]!r}, which is not one of the models searched")
+        unknown = [name for name in space if name not in names]
+        if unknown:
+            raise ParameterError(f"space has values for {unknown[0]!r}, which is not one of the models searched")
         self.study, self.limit, self.seed, self.progress = study, limit, seed, progress
-        self.names, self.families = names, Families(task)
-        shift = task.split.protocol not in BLIND
+        self.names, self.runner = names, GroupRunner(task)
+        shift = task.split.protocol not in WITHOUT_SHIFT
         if not shift:
-            _warn_of_powers(names, space, task.split.protocol)
+            _warn_of_shift(names, space, task.split.protocol)
         self.spaces = {
-            name: ranges.space(name, task.split.train, self._sigma, space.get(name, {}), shift=shift)
-            for name in dict.fromkeys([*names, *beside])
+            name: spaces.space(name, task.split.train, self._singular_values, space.get(name, {}), shift=shift)
+            for name in dict.fromkeys([*names, *baselines])
         }
-        in_epochs = {name: axes for name, axes in self.spaces.items() if tpe.needed(name, axes)}
-        self.asked = tpe.proposals(in_epochs, study, seed)
-        self._shares = dict.fromkeys((name for name in self.spaces if name not in self.asked), 1.0)
-        self._before: dict[str, Setting] = {}
-        self._last = 0.0
+        by_optuna = {name: axes for name, axes in self.spaces.items() if tpe.needs_optuna(name, axes)}
+        self.proposals = tpe.proposals(by_optuna, study, seed)
+        self._shares = dict.fromkeys((name for name in self.spaces if name not in self.proposals), 1.0)
+        self._best_before: dict[str, Setting] = {}
+        self._last_seconds = 0.0
         others = [name for name in self._shares if name not in names]
-        self._waiting = [one for name in others for one in ranges.coarse(name, self.spaces[name])]
+        self._waiting = [setting for name in others for setting in spaces.coarse(name, self.spaces[name])]
         study.rewind()
 
     def run(self) -> None:
-        """Coarse, then finer; models that Optuna searches get one setting a round.
+        """Try the coarse grid, then finer ones; a model that Optuna searches gets one setting a round.
 
-        What a study holds is met again on the way, not tried again, so that a search that was interrupted goes on as it
-        would have.
+        Trials of a resumed study are replayed in their order, not tried again: the search then decides as it would
+        have without the interruption.
         """
-        wanted = self._begin
+        settings = self._first_round
         if self.progress:
             self.progress(self._state())
-        while wanted and self._try(wanted):
+        while settings and self._try(settings):
             ready = [name for name in self._shares if name in self.names or not self._waiting]
-            wanted = [one for name in ready for one in self._finer(name)] + self._next() + self._beside()
-        for proposals in self.asked.values():
+            settings = [setting for name in ready for setting in self._finer(name)]
+            settings += self._proposed() + self._of_baselines()
+        for proposals in self.proposals.values():
             proposals.end()
         self.study.forward()
 
     @cached_property
     def plan(self) -> SearchPlan:
-        """What the coarse grid does; asked for before the search runs, it is the plan of what it will do."""
-        return plan(self.families, self._new(self._begin), self._left())
+        """The plan of the coarse grid; it is made before the grid is tried, and stays."""
+        return plan(self.runner, self._new(self._first_round), self._left())
 
     @cached_property
-    def _begin(self) -> list[Setting]:
-        grids = [one for name in self._own_grids for one in ranges.coarse(name, self.spaces[name])]
-        return grids + self._next() + self._beside()
+    def _first_round(self) -> list[Setting]:
+        grids = [setting for name in self._own_grids for setting in spaces.coarse(name, self.spaces[name])]
+        return grids + self._proposed() + self._of_baselines()
 
     @property
     def _own_grids(self) -> list[str]:
-        """Models that were asked for and are searched on a grid."""
+        """The models to choose from that are searched on a grid."""
         return [name for name in self._shares if name in self.names]
 
-    def _beside(self) -> list[Setting]:
-        """Of what is searched only to be compared with: all after a grid, else one a round, as Optuna gets."""
+    def _of_baselines(self) -> list[Setting]:
+        """The next settings of the baselines: all of them after a grid, else one a round, as Optuna has."""
         number = len(self._waiting) if self._own_grids else 1
-        taken, self._waiting = self._waiting[:number], self._waiting[number:]
-        return taken
+        settings, self._waiting = self._waiting[:number], self._waiting[number:]
+        return settings
 
     def best(self, models: set[str]) -> Trial | None:
-        """The best trial of some models, with the values given for their parameters: a study may hold others."""
-        return best_of([one for one in self.study.trials if self._within(one.setting)], models)
+        """The best trial of some models within their spaces: a resumed study may have others."""
+        return best_of([trial for trial in self.study.trials if self._within(trial.setting)], models)
 
     def _within(self, setting: Setting) -> bool:
+        """Whether a setting has one of the given values wherever values were given."""
         axes, own = self.spaces.get(setting.model, {}), setting.parameters
-        return all(own[one] in map(_plain, axis.values) for one, axis in axes.items() if axis.scale == "given")
+        given = {parameter: axis for parameter, axis in axes.items() if axis.scale == "given"}
+        return all(own[parameter] in map(_plain, axis.values) for parameter, axis in given.items())
 
     def _new(self, settings: list[Setting]) -> list[Setting]:
-        return [one for one in settings if not self.study.knows(one)]
+        return [setting for setting in settings if not self.study.knows(setting)]
 
     def _groups(self, settings: list[Setting]) -> list[Group]:
-        """What is new of a round, in groups that share their work."""
-        planned = self.plan if settings is self._begin else plan(self.families, self._new(settings), self._left())
+        """The new settings of a round, in groups that share a computation."""
+        first = settings is self._first_round
+        planned = self.plan if first else plan(self.runner, self._new(settings), self._left())
         return planned.groups
 
-    def _sigma(self, target: str, rank: int) -> NDArray[np.float64]:
-        return self.families.spectrum(target, rank).values
+    def _singular_values(self, target: str, rank: int) -> Float64:
+        return self.runner.spectrum(target, rank).values
 
-    def _next(self) -> list[Setting]:
-        """What Optuna proposes; a setting that was tried already ends the search of its model."""
-        found = []
-        for name, proposals in list(self.asked.items()):
+    def _proposed(self) -> list[Setting]:
+        """The next setting of each model that Optuna searches; a setting that was tried before ends its search."""
+        settings = []
+        for name, proposals in list(self.proposals.items()):
             setting = self.study.ahead(name)
             if setting is None:
-                setting = proposals.next([one for one in self.study.trials if one.setting.model == name])
+                setting = proposals.next([trial for trial in self.study.trials if trial.setting.model == name])
                 if setting in self.study:
-                    self.asked.pop(name).end()
+                    self.proposals.pop(name).end()
                     continue
-                self.families.watches |= proposals.watched(setting)
-            found.append(setting)
-        return found
+                self.runner.observers |= proposals.observers(setting)
+            settings.append(setting)
+        return settings
 
     def _finer(self, name: str) -> list[Setting]:
-        """What is new around the best of a model; where a round did not move the best, the step is halved."""
+        """New settings around the best of a model; where a round found no better one, the step is halved."""
         best = self.best({name})
         if best is None:
             return []
-        if self._before.get(name) == best.setting:
+        if self._best_before.get(name) == best.setting:
             self._shares[name] /= 2
-        self._before[name] = best.setting
-        while self._shares[name] >= ranges.FINEST:
-            near = ranges.finer(name, self.spaces[name], best.setting.parameters, self._shares[name])
-            new = [one for one in dict.fromkeys(near) if one not in self.study]
+        self._best_before[name] = best.setting
+        while self._shares[name] >= spaces.FINEST:
+            near = spaces.finer(name, self.spaces[name], best.setting.parameters, self._shares[name])
+            new = [setting for setting in dict.fromkeys(near) if setting not in self.study]
             if new:
                 return new
             self._shares[name] /= 2
@@ -269,23 +282,24 @@ class Search:
 
     def _try(self, settings: list[Setting]) -> bool:
         """Try settings group by group; whether the budget lasted."""
-        self.study.meet(settings)
+        self.study.replay(settings)
         for group in self._groups(settings):
             left = self._left()
-            if self.study.tried and (left.seconds < self._last or left.seconds <= 0 or left.settings < 1):
+            if self.study.tried and (left.seconds < self._last_seconds or left.seconds <= 0 or left.settings < 1):
                 return False
             part = group if left.settings == math.inf else group[: int(left.settings)]
             trials = self._run(part)
-            self._last = sum(one.seconds for one in trials) / max(1, len(shared(part)))  # a path has several
+            inverses = max(1, len(inverse_keys(part)))  # a path has several
+            self._last_seconds = sum(trial.seconds for trial in trials) / inverses
         return self._left().settings >= 1
 
-    def _run(self, group: list[Setting]) -> list[Trial]:
-        """Try a group, write it down, then tell Optuna and whoever looks on."""
-        trials = self.families.run(group)
+    def _run(self, group: Group) -> list[Trial]:
+        """Try a group, record its trials in the study, then pass them to Optuna and report progress."""
+        trials = self.runner.run(group)
         self.study.add(trials)
-        for one in trials:
-            if one.setting.model in self.asked:
-                self.asked[one.setting.model].tell(one)
+        for trial in trials:
+            if trial.setting.model in self.proposals:
+                self.proposals[trial.setting.model].tell(trial)
         if self.progress:
             self.progress(self._state())
         return trials
@@ -293,31 +307,40 @@ class Search:
     def _left(self) -> budget_.Budget:
         return budget_.Budget(self.limit.seconds - self.study.seconds, self.limit.settings - self.study.tried)
 
-    def _state(self) -> State:
-        own = [one for one in self.study.trials if one.value is not None and one.setting.model in self.names]
-        best = sorted(own, key=lambda one: -(one.value or 0.0))[:5]
-        return State(self.study.tried, tuple(best), self.study.seconds, self._left(), self.plan)
+    def _state(self) -> SearchState:
+        trials = self.study.trials
+        own = [trial for trial in trials if trial.value is not None and trial.setting.model in self.names]
+        best = sorted(own, key=lambda trial: -(trial.value or 0.0))[:5]
+        return SearchState(self.study.tried, tuple(best), self.study.seconds, self._left(), self.plan)
 
 
-def _warn_of_powers(names: list[str], space: Mapping[str, Mapping[str, Any]], protocol: str) -> None:
-    """Say why a power of popularity is not searched on such a cut, or should not be."""
+def _warn_of_shift(names: list[str], space: Mapping[str, Mapping[str, Any]], protocol: str) -> None:
+    """Warn of parameters that are not, or should not be, searched on a validation part without a shift."""
     for name in names:
-        own = model_class(name)().params()
-        given = np.atleast_1d(space.get(name, {}).get("item_power", []))
-        if "item_power" not in own or len(given) == 1:
-            continue
-        done = "is searched as given" if len(given) else f"is not searched, and stays at {own['item_power']:g}"
-        warnings.warn(
-            f"item_power of {name} {done}: the validation part is {protocol!r}, {BLIND[protocol]}, which cannot see a "
-            "shift in popularity, so that what is best on it may be worst in use; for a search of item_power use the "
-            "protocol temporal or, in Python, a validation part of your own that resembles use",
-            MonogramWarning,
-            stacklevel=4,
-        )
+        for parameter in _needing_shift(name):
+            given = np.atleast_1d(space.get(name, {}).get(parameter, []))
+            if len(given) == 1:
+                continue
+            default = model_class(name)().params()[parameter]
+            done = "is searched as given" if len(given) else f"is not searched, and stays at {default:g}"
+            warnings.warn(
+                f"{parameter} of {name} {done}: the validation part is {protocol!r}, {WITHOUT_SHIFT[protocol]}, which "
+                "cannot measure a shift in popularity, so that the best value on it may be the worst in use; to search "
+                f"{parameter} use the protocol temporal or, in Python, a validation part of your own that resembles "
+                "use",
+                MonogramWarning,
+                stacklevel=4,
+            )
+
+
+def _needing_shift(name: str) -> list[str]:
+    """The parameters of a model that are searched only where a shift in popularity can be measured."""
+    axes = search_axes(model_class(name))
+    return [parameter for parameter, search in axes.items() if search.only_with_shift]
 
 
 def _plain(value: Any) -> Any:
-    """A value as a study gives it back: what was a sequence is a list."""
+    """A value as JSON returns it: a sequence is a list."""
     return list(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else value
 
 
@@ -330,13 +353,14 @@ def _names(models: str | Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _cut(log: Any, protocol: Any, seed: int) -> Split:
-    """The split whose test part is read at the end."""
+def _split(log: Any, protocol: Any, seed: int) -> Split:
+    """The split whose test part is measured at the end."""
     if isinstance(protocol, str):
         if protocol not in PROTOCOLS:
             raise ParameterError(f"there is no protocol {protocol!r}; {one_of(protocol, PROTOCOLS)}")
-        cut = PROTOCOLS[protocol]
-        protocol = cut(log, seed=seed) if "seed" in inspect.signature(cut).parameters else cut(log)
+        function = PROTOCOLS[protocol]
+        seeded = "seed" in inspect.signature(function).parameters
+        protocol = function(log, seed=seed) if seeded else function(log)
     elif callable(protocol):
         protocol = protocol(log)
     if not isinstance(protocol, Split):
@@ -345,20 +369,22 @@ def _cut(log: Any, protocol: Any, seed: int) -> Split:
 
 
 def _validation(log: Any, protocol: Any, split: Split, given: Any, seed: int) -> Split:
-    """The split inside train, with which settings are compared."""
-    own: dict[str, Callable[[Any], Split]] = {
+    """The split of train on which settings are compared."""
+    by_protocol: dict[str, Callable[[Any], Split]] = {
         "temporal": lambda train: temporal(train, share=VALIDATION),
         "strong": lambda train: strong(train, users=VALIDATION, seed=seed),
         "leave_last": leave_last,
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MonogramWarning)  # said of the test part already
+        warnings.simplefilter("ignore", MonogramWarning)  # the same warning was raised for the test part
         if given is not None:
-            return given if isinstance(given, Split) else _cut(split.train, given, seed)
+            return given if isinstance(given, Split) else _split(split.train, given, seed)
         if protocol == "ratio811":
             return ratio811(log, seed=seed, part="validation")
-        cut = own.get(split.protocol, lambda train: holdout(train, share=VALIDATION, seed=seed))
+        function = by_protocol.get(split.protocol, lambda train: holdout(train, share=VALIDATION, seed=seed))
         try:
-            return cut(split.train)
+            return function(split.train)
         except DataError as error:
-            raise DataError(f"no validation part can be cut from train: {error}; give one with validation=") from error
+            raise DataError(
+                f"no validation part can be split off from train: {error}; give one with validation="
+            ) from error

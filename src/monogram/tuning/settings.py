@@ -1,4 +1,4 @@
-"""A setting: a model's name and its parameters, and what trying it gave."""
+"""Settings (a model's name and its parameters) and trials (a setting and its metric)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Setting:
     Attributes
     ----------
     model : name, as in the registry
-    key : the parameters as JSON, in one spelling: settings with the same key are the same
+    key : the parameters as JSON in a canonical form: equal settings have equal keys
     """
 
     model: str
@@ -25,15 +25,15 @@ class Setting:
 
     @classmethod
     def of(cls, model: str, parameters: dict[str, Any]) -> Setting:
-        """The setting, its parameters checked and completed by their defaults."""
-        made = model_class(model)(**parameters)
-        return cls(model, json.dumps(made.params(), sort_keys=True))
+        """A setting; parameters are checked, and missing ones have their defaults."""
+        complete = model_class(model)(**parameters).params()
+        return cls(model, json.dumps(complete, sort_keys=True))
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters by name."""
-        found: dict[str, Any] = json.loads(self.key)
-        return found
+        parameters: dict[str, Any] = json.loads(self.key)
+        return parameters
 
     def make(self) -> Recommender:
         """The model, not fitted."""
@@ -42,16 +42,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting that was tried.
+    """The result of one setting.
 
     Attributes
     ----------
     setting : what was tried
-    value : the metric on the validation part; None where the mathematics could not be carried out, or it was stopped
-    seconds : its share of the time its group took
-    note : what was warned of, or why there is no value
-    epochs : (epochs done, value) where it was measured while it was trained
-    stopped : whether its training was stopped, since others were better after as many epochs
+    value : the metric on the validation part; None where the fit failed or was stopped early
+    seconds : its share of the seconds of its group
+    note : warnings of the fit, or why there is no value
+    epochs : (epochs, metric) pairs, where the training was observed
+    stopped : whether the training was stopped early, because others were better after as many epochs
     """
 
     setting: Setting
@@ -62,7 +62,7 @@ class Trial:
     stopped: bool = False
 
     def row(self) -> dict[str, Any]:
-        """As a dictionary: model, parameters, value, seconds, note."""
+        """The trial as a dictionary: model, parameters, value, seconds, note."""
         return {
             "model": self.setting.model,
             "parameters": self.setting.parameters,
@@ -73,6 +73,7 @@ class Trial:
 
 
 def best_of(trials: list[Trial], models: set[str] | None = None) -> Trial | None:
-    """The trial with the highest value, the first of equals; of some models only, where they are named."""
-    found = [one for one in trials if one.value is not None and (models is None or one.setting.model in models)]
-    return max(found, key=lambda one: one.value or 0.0, default=None)
+    """The trial with the highest value, the first of equals; with `models`, of these models only."""
+    valued = [trial for trial in trials if trial.value is not None]
+    chosen = [trial for trial in valued if models is None or trial.setting.model in models]
+    return max(chosen, key=lambda trial: trial.value or 0.0, default=None)

@@ -1,7 +1,7 @@
-"""The record of a search, in memory and, where asked, in a file that an interrupted search goes on from.
+"""The trials of a search, in memory and optionally in a file from which an interrupted search resumes.
 
-The file is JSON lines: what was searched (checksums of the data, protocol, metric, version), then a line for each
-setting. Lines are added a group at a time, in one write; what a crash left of a line is cut off when it is read.
+The file has JSON lines: a header (version, metric, protocol, checksum of the data), then a line for each trial. The
+lines of a group are appended in one write. An incomplete last line, which a crash leaves, is removed on reading.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = 1
 
 
 def fingerprint(split: Split) -> str:
-    """A checksum of what is learned from and measured on: matrices and ids of items."""
+    """A checksum of the data of a split: the matrices of train, histories and targets, and the ids of the items."""
     digest = hashlib.sha256()
     for part in (split.train, split.histories, split.targets):
         matrix = part.matrix
@@ -33,12 +33,15 @@ def fingerprint(split: Split) -> str:
 
 
 class Study:
-    """Trials in the order they were made.
+    """The trials of a search, in their order.
+
+    To resume a search, `rewind` moves all trials ahead of the current position. The search then runs as at the first
+    time: `replay` returns a trial from ahead in place of trying its setting again.
 
     Parameters
     ----------
-    about : what is searched; a file about something else is refused
-    path : the file, made where it is not there
+    about : the header: what is searched. A file with another header is refused
+    path : the file; it is created if it does not exist
     """
 
     def __init__(self, about: dict[str, Any], path: str | os.PathLike[str] | None = None) -> None:
@@ -48,79 +51,79 @@ class Study:
         self._ahead: dict[Setting, Trial] = {}
         if self.path is not None:
             self._open(self.path)
-        self._done = {one.setting for one in self.trials}
+        self._done = {trial.setting for trial in self.trials}
 
     def __contains__(self, setting: Setting) -> bool:
         return setting in self._done
 
     @property
     def seconds(self) -> float:
-        """What the trials took."""
-        return sum(one.seconds for one in (*self.trials, *self._ahead.values()))
+        """The seconds of all trials, those ahead included."""
+        return sum(trial.seconds for trial in (*self.trials, *self._ahead.values()))
 
     @property
     def tried(self) -> int:
-        """How many trials there are, those that lie ahead too."""
+        """The number of trials, those ahead included."""
         return len(self.trials) + len(self._ahead)
 
     def rewind(self) -> None:
-        """Go back to the start: a search that comes by the same way meets its trials again, and decides as it did."""
-        self._ahead = {one.setting: one for one in self.trials}
+        """Move all trials ahead, so that a resumed search replays them."""
+        self._ahead = {trial.setting: trial for trial in self.trials}
         self.trials, self._done = [], set()
 
     def knows(self, setting: Setting) -> bool:
-        """Whether a setting was tried, on the way so far or ahead."""
+        """Whether a setting was tried, trials ahead included."""
         return setting in self._done or setting in self._ahead
 
-    def meet(self, settings: list[Setting]) -> list[Trial]:
-        """The trials of settings that lie ahead, in the order they were made; they do not any more."""
+    def replay(self, settings: list[Setting]) -> list[Trial]:
+        """Replay the trials ahead of these settings, in the order in which they were made."""
         wanted = set(settings)
-        found = [self._ahead.pop(one) for one in list(self._ahead) if one in wanted]
-        self._keep(found)
-        return found
+        replayed = [self._ahead.pop(setting) for setting in list(self._ahead) if setting in wanted]
+        self._append(replayed)
+        return replayed
 
     def ahead(self, model: str) -> Setting | None:
-        """The first setting of a model that lies ahead."""
-        return next((one for one in self._ahead if one.model == model), None)
+        """The first setting of a model among the trials ahead."""
+        return next((setting for setting in self._ahead if setting.model == model), None)
 
     def forward(self) -> None:
-        """Go to the end: what was not met again is kept too."""
-        self.meet(list(self._ahead))
+        """Replay all trials ahead."""
+        self.replay(list(self._ahead))
 
     def best(self, models: set[str] | None = None) -> Trial | None:
-        """The best trial, of some models only where they are named."""
+        """The best trial; with `models`, of these models only."""
         return best_of(self.trials, models)
 
     def add(self, trials: list[Trial]) -> None:
-        """Keep trials, and write them down."""
+        """Add trials, to the file too."""
         if self.path is not None:
-            self._write(self.path, [_line(one) for one in trials])
-        self._keep(trials)
+            self._write(self.path, [_line(trial) for trial in trials])
+        self._append(trials)
 
-    def _keep(self, trials: list[Trial]) -> None:
+    def _append(self, trials: list[Trial]) -> None:
         self.trials.extend(trials)
-        self._done.update(one.setting for one in trials)
+        self._done.update(trial.setting for trial in trials)
 
     def _open(self, path: Path) -> None:
         if not path.exists():
             self._write(path, [self.about])
             return
         try:
-            held = path.read_bytes()
+            content = path.read_bytes()
         except OSError as error:
             raise StorageError(f"the study {path} cannot be read: {error.strerror}") from error
-        own = json.dumps(self.about).encode()
-        if own.startswith(held):  # nothing yet, or what a crash left of the first line
-            self._cut(path, 0)
+        header = json.dumps(self.about).encode()
+        if header.startswith(content):  # an empty file, or an incomplete header that a crash left
+            self._truncate(path, 0)
             self._write(path, [self.about])
             return
-        _check_first(path, held.split(b"\n", 1)[0], self.about)
-        whole = held[: held.rfind(b"\n") + 1]
-        if len(whole) < len(held):  # a crash in the middle of a line
-            self._cut(path, len(whole))
-        self._read(path, whole)
+        _check_header(path, content.split(b"\n", 1)[0], self.about)
+        complete = content[: content.rfind(b"\n") + 1]
+        if len(complete) < len(content):  # a crash in the middle of a line
+            self._truncate(path, len(complete))
+        self._read(path, complete)
 
-    def _cut(self, path: Path, size: int) -> None:
+    def _truncate(self, path: Path, size: int) -> None:
         try:
             os.truncate(path, size)
         except OSError as error:
@@ -142,31 +145,31 @@ class Study:
 
 
 def _line(trial: Trial) -> dict[str, Any]:
-    """A row of the file; that of a setting watched in training has two more entries."""
+    """A line of the file; a trial whose training was observed has two more entries."""
     return trial.row() | ({"epochs": trial.epochs, "stopped": trial.stopped} if trial.epochs else {})
 
 
 def _trial(row: dict[str, Any]) -> Trial:
     setting, seconds = Setting.of(row["model"], row["parameters"]), float(row["seconds"])
-    epochs = tuple((int(done), float(value)) for done, value in row.get("epochs", ()))
+    epochs = tuple((int(number), float(value)) for number, value in row.get("epochs", ()))
     return Trial(setting, row["value"], seconds, row["note"], epochs, bool(row.get("stopped", False)))
 
 
-def _check_first(path: Path, line: bytes, about: dict[str, Any]) -> None:
-    """Refuse a file that is not the study of this search, before anything in it is touched."""
+def _check_header(path: Path, line: bytes, about: dict[str, Any]) -> None:
+    """Raise DataError for a file that is not the study of this search; the file is not changed."""
     try:
-        first = json.loads(line)
+        header = json.loads(line)
     except ValueError as error:
         raise DataError(f"{path} is not a study of monogram ({error}); give another file") from error
-    if first != about:
-        raise DataError(f"{path} is the study of {_other(first, about)}; give another file, or move it away")
+    if header != about:
+        raise DataError(f"{path} is not the study of this search: {_reason(header, about)}; give another file")
 
 
-def _other(found: Any, wanted: dict[str, Any]) -> str:
-    """What a file is about instead."""
-    if not isinstance(found, dict) or "study" not in found:
-        return "nothing known here (it has no first line of a study)"
-    for name, value in wanted.items():
-        if found.get(name) != value:
-            return "other data" if name == "data" else f"another {name}: {found.get(name)!r}, not {value!r}"
-    return "something else"
+def _reason(header: Any, expected: dict[str, Any]) -> str:
+    """How the header of a file differs from the expected one."""
+    if not isinstance(header, dict) or "study" not in header:
+        return "its first line is not the header of a study"
+    for name, value in expected.items():
+        if header.get(name) != value:
+            return "it has other data" if name == "data" else f"it has {name} = {header.get(name)!r}, not {value!r}"
+    return "its header has other entries"

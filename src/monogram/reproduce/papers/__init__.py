@@ -1,4 +1,4 @@
-"""The papers, each a module of data."""
+"""The papers, one module of data for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAPERS: dict[str, Paper] = {
 
 
 def get(name: str) -> Paper:
-    """The paper of a name; a ParameterError that names the nearest where there is none."""
+    """The paper of a name; for an unknown name a ParameterError that suggests similar names."""
     if name not in PAPERS:
         raise ParameterError(f"there is no paper {name!r}; {one_of(name, PAPERS)}")
     return PAPERS[name]

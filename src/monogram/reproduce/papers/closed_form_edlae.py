@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monogram.reproduce.paper import Paper, Row, Table, swept
+from monogram.reproduce.paper import Paper, PaperTable, Row, swept
 
 HERE = "ml-1m"
 RANKS = {10: (519.0, 171.0), 500: (557.0, 191.0), 1000: (597.0, 220.0), 2000: (701.0, 393.0), 5000: (1040.0, 1496.0)}
@@ -37,7 +37,7 @@ PAPER = Paper(
     protocol="strong",
     stand_ins={"ml-20m": HERE},
     tables=(
-        Table(
+        PaperTable(
             name="table 1",
             title="Seconds of ADMM (10 epochs) and of the closed form, by rank",
             metrics=("seconds",),
@@ -47,7 +47,7 @@ PAPER = Paper(
             note="The paper's machine has 16 processors and 128 GB; ours stops ADMM before 10 epochs when an epoch "
             "changes the objective by less than a hundred-thousandth. Compare the ratio of the two lines.",
         ),
-        Table(
+        PaperTable(
             name="figure 1",
             title="EDLAE of low rank: ndcg@100 against the rank",
             metrics=("ndcg@100",),

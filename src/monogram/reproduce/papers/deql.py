@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from monogram.reproduce.paper import Paper, Table, line, swept
+from monogram.reproduce.paper import Paper, PaperTable, line, swept
 
 DATA = ("amazon-book", "yelp2018", "gowalla")
 PART = "amazon-book-first20"  # stands in for amazon-book
@@ -82,7 +82,7 @@ PAPER = Paper(
     protocol="lightgcn",
     stand_ins={"amazon-book": PART},
     tables=(
-        Table(
+        PaperTable(
             name="table 1",
             title="Comparison with the best linear autoencoders and deep models",
             metrics=("recall@20", "ndcg@20"),
@@ -91,7 +91,7 @@ PAPER = Paper(
             note="The paper publishes no settings of its winners. Ours were chosen on the public test list, as the "
             "paper's probably were: there is no public validation list. With --tune they are chosen on a cut of train.",
         ),
-        Table(
+        PaperTable(
             name="figure b",
             title="Sensitivity to b, the weight of the error on kept entries (a = 1)",
             metrics=("recall@20", "ndcg@20"),

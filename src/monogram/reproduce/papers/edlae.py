@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from monogram.reproduce.paper import LATER, Paper, Row, Settings, Table, line, swept
+from monogram.reproduce.paper import LATER, Paper, PaperTable, Row, Settings, line, swept
 
 DATA = ("ml-20m", "netflix", "msd")
 HERE = "ml-1m"
@@ -62,7 +62,7 @@ PAPER = Paper(
     protocol="strong",
     stand_ins={"ml-20m": HERE},
     tables=(
-        Table(
+        PaperTable(
             name="table 1",
             title="A linear autoencoder of rank 1,000 under different regularisers (on ml-1m: rank 200)",
             metrics=METRICS,
@@ -71,7 +71,7 @@ PAPER = Paper(
             note="Standard errors of the paper: .002, .001 and .001. The scan prints the columns apart; they were "
             "put together by the order of the rows, and MSD agrees with the outputs of the public code.",
         ),
-        Table(
+        PaperTable(
             name="figure 1",
             title="ndcg@100 against the rank",
             metrics=("ndcg@100",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from monogram.reproduce.paper import Paper, Row, Table, line, swept
+from monogram.reproduce.paper import Paper, PaperTable, Row, line, swept
 
 DATA = ("ml-20m", "netflix", "msd")
 HERE = "ml-1m"
@@ -101,7 +101,7 @@ HERE_KEEPS = (0.9, 0.95, 0.98, 0.99, 0.995)
 HERE_RANKS = (10, 20, 50, 100, 200, 400, 800)
 
 
-def _grid(number: int, data: str) -> Table:
+def _grid(number: int, data: str) -> PaperTable:
     l2s, lines = GRIDS[data]
     rows = [
         Row(name="DLAE", model="dlae", settings={data: {"l2": float(l2), "dropout": p}}, printed={data: (value,)})
@@ -116,11 +116,11 @@ def _grid(number: int, data: str) -> Table:
         ]
     garbled = "The scan garbles the names of the lines; they were read by their order." if data != "netflix" else ""
     title = "DLAE, full rank: ndcg@100 on validation users by l2 and dropout"
-    return Table(name=f"table {number}", title=title, metrics=("ndcg@100",), data=(data,), rows=tuple(rows),
+    return PaperTable(name=f"table {number}", title=title, metrics=("ndcg@100",), data=(data,), rows=tuple(rows),
                  part="validation", axis=("l2", "dropout"), note=garbled)  # fmt: skip
 
 
-def _keeps(number: int, data: str) -> Table:
+def _keeps(number: int, data: str) -> PaperTable:
     rows = [
         Row(name="MF dropout", model="dropout_mf", settings={data: {"keep": keep}}, printed={data: numbers})
         for keep, numbers in KEEPS[data].items()
@@ -128,20 +128,20 @@ def _keeps(number: int, data: str) -> Table:
     if data == "ml-20m":
         rows += [Row(name="MF dropout", model="dropout_mf", settings={HERE: {"keep": keep}}) for keep in HERE_KEEPS]
     title = "Matrix factorisation with dropout: induced rank and ndcg@100 on validation users"
-    return Table(name=f"table {number}", title=title, metrics=("rank", "ndcg@100"), data=(data,), rows=tuple(rows),
+    return PaperTable(name=f"table {number}", title=title, metrics=("rank", "ndcg@100"), data=(data,), rows=tuple(rows),
                  part="validation", axis=("keep",))  # fmt: skip
 
 
 _LINES = {row.name: row for row in TABLE_2}
-FIGURE_1 = Table(
+FIGURE_1 = PaperTable(
     name="figure 1",
     title="Low-rank models: ndcg@100 against the rank",
     metrics=("ndcg@100",),
     data=("ml-20m",),
     rows=tuple(
-        one
+        row
         for name in ("EDLAE-ADMM", "LR-DLAE", "LR-EDLAE-1", "LR-EDLAE-2")
-        for one in swept(_LINES[name], "rank", HERE_RANKS, (HERE,))
+        for row in swept(_LINES[name], "rank", HERE_RANKS, (HERE,))
     ),
     axis=("rank",),
     note="The figure's numbers are not in the scanned text; its ranks are 1,000 to 10,000 on all three data sets. It "
@@ -155,9 +155,9 @@ PAPER = Paper(
     protocol="strong",
     stand_ins={"ml-20m": HERE},
     tables=(
-        Table(name="table 2", title="Regularisations compared", metrics=METRICS, data=DATA, rows=TABLE_2,
+        PaperTable(name="table 2", title="Regularisations compared", metrics=METRICS, data=DATA, rows=TABLE_2,
               note="The scan drops points and adds dashes (-0391 is .391)."),
-        Table(name="table 3", title="What forcing the order of the weights does", metrics=METRICS, data=DATA,
+        PaperTable(name="table 3", title="What forcing the order of the weights does", metrics=METRICS, data=DATA,
               rows=TABLE_3),
         *(_grid(number, data) for number, data in zip((5, 6, 7), DATA, strict=True)),
         *(_keeps(number, data) for number, data in zip((8, 9, 10), DATA, strict=True)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from monogram.reproduce.paper import LATER, Numbers, Paper, Row, Settings, Table, printed, swept
+from monogram.reproduce.paper import LATER, Numbers, Paper, PaperTable, Row, Settings, printed, swept
 
 DATA = ("ml-10m", "amazon-electronics", "steam")
 HERE = "ml-1m"
@@ -82,21 +82,21 @@ PAPER = Paper(
     protocol="ratio811",
     stand_ins={"ml-10m": HERE},
     tables=(
-        Table(
+        PaperTable(
             name="table 2",
             title="Losses compared, matrix factorisation of 64 columns",
             metrics=METRICS,
             data=DATA,
             rows=tuple(_row(name, spread=False) for name in MEANS),
         ),
-        Table(
+        PaperTable(
             name="table 4",
             title="The same with standard deviations over five seeds",
             metrics=METRICS,
             data=DATA,
             rows=tuple(_row(name, spread=True) for name in MEANS),
         ),
-        Table(
+        PaperTable(
             name="table 5",
             title="Losses compared on LightGCN",
             metrics=METRICS,
@@ -108,7 +108,7 @@ PAPER = Paper(
                 _graph("RG²", 0.4652, 0.2919, 0.0176, 0.0219, 0.0464, 0.0542),
             ),
         ),
-        Table(
+        PaperTable(
             name="figure 1",
             title="Convergence on the validation events, by epoch",
             metrics=("ndcg@10", "mrr@10"),
@@ -118,7 +118,7 @@ PAPER = Paper(
             axis=("epochs",),
             note=f"{_ITERATED}BPR and sampled softmax are {LATER}.",
         ),
-        Table(
+        PaperTable(
             name="figure 2",
             title="Convergence with Newton-CG, by epoch",
             metrics=("ndcg@10", "mrr@10"),

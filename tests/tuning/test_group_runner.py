@@ -14,9 +14,9 @@ from monogram.evaluation.metrics import parse
 from monogram.models.context import FitOptions
 from monogram.models.registry import MODELS
 from monogram.planning.size import measure
-from monogram.tuning import families
+from monogram.tuning import shared_inverses
 from monogram.tuning.budget import Budget
-from monogram.tuning.families import Families, Task, grouped
+from monogram.tuning.group_runner import GroupRunner, Task, grouped
 from monogram.tuning.plan import plan
 from monogram.tuning.settings import Setting, Trial, best_of
 
@@ -71,8 +71,8 @@ def test_every_model_is_tried_here():
 @pytest.mark.filterwarnings("ignore:low_pass changes no list")
 def test_shared_is_alone(split):
     task = Task(split, parse("ndcg@5"), dtype="float64")
-    room, groups = Families(task), grouped(settings())
-    trials = [trial for group in groups for trial in room.run(group)]
+    runner, groups = GroupRunner(task), grouped(settings())
+    trials = [trial for group in groups for trial in runner.run(group)]
     assert {trial.setting for trial in trials} == set(settings())
     for trial in trials:
         assert trial.value == pytest.approx(alone(trial.setting, split), abs=1e-6), trial
@@ -82,13 +82,13 @@ def test_shared_is_alone(split):
 @pytest.mark.filterwarnings("ignore")
 def test_shared_is_alone_in_the_dual(split):
     wide = mg.splits.holdout(split.train.matrix[:25], share=0.1)
-    room = Families(Task(wide, parse("ndcg@5"), dtype="float64"))
-    for trial in room.run(grouped(settings("dlae", "edlae", "deql", "low_rank_dlae"))[0]):
+    runner = GroupRunner(Task(wide, parse("ndcg@5"), dtype="float64"))
+    for trial in runner.run(grouped(settings("dlae", "edlae", "deql", "low_rank_dlae"))[0]):
         assert trial.value == pytest.approx(alone(trial.setting, wide), abs=1e-6), trial
     for group in grouped(settings("tempered", "two_step")):
-        for trial in room.run(group):
+        for trial in runner.run(group):
             assert trial.value == pytest.approx(alone(trial.setting, wide), abs=1e-6), trial
-    assert room._gram is None
+    assert runner.inverses._gram is None
 
 
 @pytest.fixture
@@ -96,57 +96,57 @@ def made(monkeypatch):
     """How often something was made, but for what only compiles."""
     found = Counter()
 
-    def count(room, name):
-        real = getattr(room, name)
+    def count(runner, name):
+        real = getattr(runner, name)
 
         def call(data, *given, **more):
             found[name] += getattr(data, "matrix", data).shape[1] > 2
             return real(data, *given, **more)
 
-        monkeypatch.setattr(room, name, call)
+        monkeypatch.setattr(runner, name, call)
 
     count(primal, "primal_inverse")
-    count(families, "gram")
-    count(families, "directions")
+    count(shared_inverses, "gram")
+    count(shared_inverses, "directions")
     return found
 
 
 def test_one_inverse_for_each_pair_and_one_gram_for_all(split, made):
-    room = Families(Task(split, parse("recall@5")))
+    runner = GroupRunner(Task(split, parse("recall@5")))
     groups = grouped(settings("ease", "dlae", "edlae", "deql", "low_rank_dlae", "low_rank_edlae"))
     assert len(groups) == 4  # (5, 0), (50, 0), (5, 0.4), (50, 0.4)
     for group in groups:
-        room.run(group)
+        runner.run(group)
     assert made == {"primal_inverse": 4, "gram": 1}
     groups = grouped(settings("edlae", "tempered"))
     assert len(groups) == 4  # (5, 0.4), (5, 0); with a user_power of 0.5 and 1: that of 0 is with the first
     for group in groups:
-        room.run(group)
+        runner.run(group)
     assert made == {"primal_inverse": 8, "gram": 3}
 
 
 def test_two_steps_share_an_inverse_a_gram_and_their_directions(split, made):
-    room = Families(Task(split, parse("recall@5")))
+    runner = GroupRunner(Task(split, parse("recall@5")))
     groups = grouped(settings("two_step"))
     assert [len(group) for group in groups] == [7, 1]  # another user_power is another inverse
     for group in groups:
-        room.run(group)
+        runner.run(group)
     assert made == {"primal_inverse": 2, "gram": 2, "directions": 1}
 
 
 def test_two_steps_without_room_begin_nothing(split, made):
-    room = Families(Task(split, parse("recall@5"), memory=1_000_000))
-    trials = room.run(grouped(settings("two_step"))[0])
+    runner = GroupRunner(Task(split, parse("recall@5"), memory=1_000_000))
+    trials = runner.run(grouped(settings("two_step"))[0])
     assert {trial.value for trial in trials} == {None}
     assert "needs" in trials[0].note
     assert not made["directions"]
 
 
 def test_a_rank_without_room_leaves_the_others(split):
-    room = Families(Task(split, parse("recall@5"), memory=tight(split, 0.5), threads=2))
+    runner = GroupRunner(Task(split, parse("recall@5"), memory=tight(split, 0.5), threads=2))
     how = {"l2": 5, "dropout": 0.4}
     low = [{}, {"low_pass": 1, "rank": 4}, {"low_pass": 1, "rank": 30}]
-    trials = room.run([Setting.of("two_step", how | one) for one in low])
+    trials = runner.run([Setting.of("two_step", how | one) for one in low])
     assert [trial.value is None for trial in trials] == [False, False, True]
     assert "rank 30 was not tried" in trials[2].note
 
@@ -159,38 +159,38 @@ def tight(split, power):
 
 @pytest.mark.parametrize("power", [0, 0.5])
 def test_a_gram_in_the_way_goes(split, power):
-    """Beside that of EASE there is no room for a product."""
-    room = Families(Task(split, parse("recall@5"), memory=tight(split, power), threads=2))
+    """Beside that of EASE there is no runner for a product."""
+    runner = GroupRunner(Task(split, parse("recall@5"), memory=tight(split, power), threads=2))
     how = {"l2": 5, "dropout": 0.4, "user_power": power, "low_pass": 1, "rank": 4}
-    planned = plan(Families(room.task), [Setting.of("ease", {"l2": 5}), Setting.of("two_step", how)], Budget())
-    assert [step.cost.bytes <= room.options().budget for step in planned.steps] == [True, True]
+    planned = plan(GroupRunner(runner.task), [Setting.of("ease", {"l2": 5}), Setting.of("two_step", how)], Budget())
+    assert [step.cost.bytes <= runner.inverses.budget() for step in planned.steps] == [True, True]
     kept = []
     for group in planned.groups:
-        (trial,) = room.run(group)
+        (trial,) = runner.run(group)
         assert trial.value is not None, trial.note
-        kept.append(room.kept)
+        kept.append(runner.inverses.gram_recipe is not None)
     assert kept == [True, False]
 
 
 def test_without_room_the_gram_is_made_anew(split):
     group = grouped(settings("ease"))[0]
-    room = Families(
+    runner = GroupRunner(
         Task(split, parse("ndcg@5"), dtype="float64", memory=10_000_000 + 12 * split.train.n_events + 40_000)
     )
-    assert room.run(group)[0].value == pytest.approx(alone(group[0], split), abs=1e-6)
-    assert room._gram is None
+    assert runner.run(group)[0].value == pytest.approx(alone(group[0], split), abs=1e-6)
+    assert runner.inverses._gram is None
 
 
 def test_what_fails_has_no_value_and_says_why(split):
     singular = sp.csr_array(np.tile(split.train.matrix.toarray()[:3], (4, 1)))
-    room = Families(Task(mg.splits.holdout(singular, share=0.2), parse("ndcg@5")))
-    (trial,) = room.run([Setting.of("ease", {"l2": 0})])
+    runner = GroupRunner(Task(mg.splits.holdout(singular, share=0.2), parse("ndcg@5")))
+    (trial,) = runner.run([Setting.of("ease", {"l2": 0})])
     assert trial.value is None
     assert trial.note
 
 
 def test_what_is_warned_of_is_in_the_note(split):
-    (trial,) = Families(Task(split, parse("ndcg@5"))).run([Setting.of("regularized_pca", {"l2": 1e9})])
+    (trial,) = GroupRunner(Task(split, parse("ndcg@5"))).run([Setting.of("regularized_pca", {"l2": 1e9})])
     assert "no direction passes the filter" in trial.note
 
 

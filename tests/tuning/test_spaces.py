@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
+import monogram as mg
 from monogram.errors import ParameterError
+from monogram.models import registry
+from monogram.models.parameters import param
 from monogram.models.registry import MODELS
-from monogram.tuning import ranges
-from monogram.tuning.ranges import Axis
+from monogram.models.search_axes import Search
+from monogram.tuning import spaces
+from monogram.tuning.spaces import Axis
 
 
 def sigma(_, rank):
     return np.linspace(20, 1, rank)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_has_a_space_it_accepts(name, log):
-    axes = ranges.space(name, log, sigma, {})
-    found = ranges.coarse(name, axes)
-    if name == "popularity":  # the one model without parameters
-        assert not MODELS[name]().params()
-        assert not axes
-    else:
-        assert axes, "a model with parameters needs a search space"
-        assert len(found) > 1
+def test_popularity_alone_has_no_parameters():
+    assert [name for name in MODELS if not MODELS[name]().params()] == ["popularity"]
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "popularity"])
+def test_every_model_with_parameters_has_a_space_it_accepts(name, log):
+    axes = spaces.space(name, log, sigma, {})
+    found = spaces.coarse(name, axes)
+    assert len(found) > 1
     assert len(found) == np.prod([len(axis.values) for axis in axes.values()], dtype=int)
     assert len(set(found)) == len(found)
     for axis in axes.values():
@@ -33,27 +39,27 @@ def test_every_model_has_a_space_it_accepts(name, log):
 
 def test_penalties_follow_the_popularity(log):
     double = type(log).from_csr(log.matrix * 2)
-    once, twice = (ranges.space("ease", one, sigma, {})["l2"].values for one in (log, double))
+    once, twice = (spaces.space("ease", one, sigma, {})["l2"].values for one in (log, double))
     np.testing.assert_allclose(np.array(twice) / once, 4, rtol=0.01)
     d = np.bincount(log.matrix.indices)
     assert once[0] < np.median(d) < once[-1]
 
 
 def test_what_is_given_replaces_an_axis_and_is_not_refined(log):
-    axes = ranges.space("deql", log, sigma, {"b": [0.5, 2], "dropout": 0.3, "a": np.array([1.0])})
-    assert {one.parameters["dropout"] for one in ranges.coarse("deql", axes)} == {0.3}
-    fine = ranges.finer("deql", axes, {"l2": 10.0, "dropout": 0.3, "b": 0.5, "a": 1.0}, 0.5)
+    axes = spaces.space("deql", log, sigma, {"b": [0.5, 2], "dropout": 0.3, "a": np.array([1.0])})
+    assert {one.parameters["dropout"] for one in spaces.coarse("deql", axes)} == {0.3}
+    fine = spaces.finer("deql", axes, {"l2": 10.0, "dropout": 0.3, "b": 0.5, "a": 1.0}, 0.5)
     assert {one.parameters["b"] for one in fine} == {0.5, 2.0}
     assert len({one.parameters["l2"] for one in fine}) == 3
 
 
 def test_what_no_model_has_is_refused(log):
     with pytest.raises(ParameterError, match="ease has no parameter 'dropout'"):
-        ranges.space("ease", log, sigma, {"dropout": 0.3})
+        spaces.space("ease", log, sigma, {"dropout": 0.3})
     with pytest.raises(ParameterError, match="no values"):
-        ranges.space("ease", log, sigma, {"l2": []})
+        spaces.space("ease", log, sigma, {"l2": []})
     with pytest.raises(ParameterError, match="l2 = -1"):
-        ranges.coarse("ease", ranges.space("ease", log, sigma, {"l2": [-1]}))
+        spaces.coarse("ease", spaces.space("ease", log, sigma, {"l2": [-1]}))
 
 
 @pytest.mark.parametrize(
@@ -80,32 +86,32 @@ def test_a_free_axis_keeps_its_values():
 
 def test_a_power_of_popularity_only_where_its_shift_is_seen(log):
     given = {"l2": 10, "dropout": 0.3}
-    assert list(ranges.space("tempered", log, sigma, given)) == ["user_power", "l2", "dropout"]
-    axes = ranges.space("tempered", log, sigma, given, shift=True)
+    assert list(spaces.space("tempered", log, sigma, given)) == ["user_power", "l2", "dropout"]
+    axes = spaces.space("tempered", log, sigma, given, shift=True)
     assert axes["item_power"].free
-    assert "item_power" in ranges.space("tempered", log, sigma, given | {"item_power": 0.3})
-    below = ranges.finer("tempered", axes, given | {"user_power": 0.0, "item_power": 0.0}, 1.0)
+    assert "item_power" in spaces.space("tempered", log, sigma, given | {"item_power": 0.3})
+    below = spaces.finer("tempered", axes, given | {"user_power": 0.0, "item_power": 0.0}, 1.0)
     assert {one.parameters["user_power"] for one in below} == {0.0, 0.5}  # not below 0
 
 
 def test_what_two_steps_have_for_free(log):
-    axes = ranges.space("two_step", log, sigma, {"l2": 10}, shift=True)
+    axes = spaces.space("two_step", log, sigma, {"l2": 10}, shift=True)
     assert [name for name, axis in axes.items() if axis.free] == ["item_power", "second", "low_pass"]
     assert axes["low_pass"].values[0] == 0
     assert axes["rank"].values == (15,)  # a quarter of the items: with all directions nothing changes
-    assert "item_power" not in ranges.space("two_step", log, sigma, {"l2": 10})
-    near = ranges.finer("two_step", axes, {"l2": 10, "dropout": 0.5, "user_power": 0.5, "item_power": 0.0,
+    assert "item_power" not in spaces.space("two_step", log, sigma, {"l2": 10})
+    near = spaces.finer("two_step", axes, {"l2": 10, "dropout": 0.5, "user_power": 0.5, "item_power": 0.0,
                                            "second": 1.0, "low_pass": 0.0, "rank": 15}, 0.5)  # fmt: skip
     assert {one.parameters["low_pass"] for one in near} == {0.0, 0.1, 0.2, 0.4, 0.8}  # none below 0
     assert max(one.parameters["second"] for one in near) == 1.0
 
 
 def test_the_middle_comes_first():
-    assert ranges._from_the_middle([1, 2, 3, 4, 5])[0] == 3
+    assert spaces._from_the_middle([1, 2, 3, 4, 5])[0] == 3
 
 
 def test_a_step_back_to_the_grid_is_not_a_new_value():
-    axis = ranges.Axis((23.0, 92.0, 368.0, 1470.0, 5890.0))
+    axis = spaces.Axis((23.0, 92.0, 368.0, 1470.0, 5890.0))
     assert axis.around(1470.0, 1.0) == [368.0, 1470.0, 5890.0]
     assert axis.around(5890.0, 1.0)[:2] == [1470.0, 5890.0]
     assert axis.around(5890.0, 1.0)[2] > 20_000, "beyond the edge"
@@ -116,17 +122,41 @@ def test_a_step_back_to_the_grid_is_not_a_new_value():
                                              ("lrr", {"rank": 0}), ("deql", {"b": float("nan")})])  # fmt: skip
 def test_a_value_that_the_model_refuses_is_told(name, given, log):
     with pytest.raises(ParameterError, match="cannot be tried with"):
-        ranges.space(name, log, sigma, given)
+        spaces.space(name, log, sigma, given)
 
 
 def test_a_value_that_needs_another_is_taken(log):
-    axes = ranges.space("rg2", log, sigma, {"penalty": ["weighted", "plain"], "solver": ["closed_form", "als"]})
+    axes = spaces.space("rg2", log, sigma, {"penalty": ["weighted", "plain"], "solver": ["closed_form", "als"]})
     assert axes["penalty"].values == ("weighted", "plain")
 
 
-def test_parameters_without_a_space_are_an_error(log, monkeypatch):
-    monkeypatch.setattr(ranges, "_usual", lambda *_: {})
-    with pytest.raises(ParameterError, match=r"ease has no search space of its own; give space=.*\(l2\)"):
-        ranges.space("ease", log, sigma, {})
-    assert list(ranges.space("ease", log, sigma, {"l2": 3})) == ["l2"]
-    assert ranges.space("popularity", log, sigma, {}) == {}
+@dataclass(kw_only=True, eq=False)
+class Unsearched(mg.EASE):
+    """A model that declares no search axis."""
+
+    name: ClassVar[str] = "unsearched"
+    l2: float = param(100.0, "penalty on the squared weights", low=0)
+
+
+@pytest.fixture
+def unsearched(monkeypatch):
+    monkeypatch.setattr(registry.MODELS, "_paths", dict(registry.MODELS._paths))
+    monkeypatch.setattr(registry.MODELS, "_classes", dict(registry.MODELS._classes))
+    return mg.register(Unsearched).name
+
+
+def test_a_model_without_axes_needs_given_values(log, unsearched):
+    with pytest.raises(ParameterError, match=r"unsearched declares no search axes; give space=.*\(l2\)"):
+        spaces.space(unsearched, log, sigma, {})
+    assert list(spaces.space(unsearched, log, sigma, {"l2": 3})) == ["l2"]
+    assert spaces.space("popularity", log, sigma, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"scale": "log"}, "scale = 'log'"), ({"unit": "metre"}, "unit = 'metre'"), ({"values": ()}, "needs values"),
+     ({"unit": "threshold"}, "needs values"), ({"at": lambda mu, _: mu}, "needs values")],
+)  # fmt: skip
+def test_a_wrong_declaration_is_refused(wrong, message):
+    with pytest.raises(ParameterError, match=message):
+        Search(**({"values": (1.0, 2.0)} | wrong))

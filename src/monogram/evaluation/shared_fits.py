@@ -1,0 +1,104 @@
+"""Measure models on a split: one model from its own fit, or several models from one inverse that they share.
+
+Models whose `shared_fit` has the same recipe and penalties share one factorisation (see `models.abilities`). Of these,
+the models that only rescale the columns of its weights (reading "heads") also share one pass of scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from monogram.data.splits import Split
+from monogram.engine.runtime import parallel
+from monogram.errors import ParameterError
+from monogram.evaluation.metrics import Metric
+from monogram.evaluation.protocol import Measured, measure_heads, measure_model
+from monogram.models.base import Recommender
+from monogram.models.context import Between, FitOptions
+from monogram.models.inverse import Inverse
+from monogram.models.recipe import GramRecipe, Penalties
+from monogram.models.report import Report
+
+if TYPE_CHECKING:
+    from monogram.models.inverse_model import InverseModel
+
+
+def inverse_key(model: Recommender) -> tuple[GramRecipe, Penalties] | None:
+    """The recipe and penalties of the inverse that a model shares; None where it shares no inverse."""
+    shared = model.shared_fit()
+    return shared.key if shared is not None and shared.computation == "inverse" else None
+
+
+def reads_heads(model: Recommender) -> bool:
+    """Whether a model is measured from the shared weights of an inverse, without a fit of its own."""
+    shared = model.shared_fit()
+    return shared is not None and shared.reading == "heads"
+
+
+def measure_fit(
+    model: Recommender,
+    source: Any,
+    split: Split,
+    metrics: tuple[Metric, ...],
+    fit: Mapping[str, Any],
+    between: Between | None = None,
+) -> tuple[Report, Measured]:
+    """Fit a model and measure it; its weights are released afterwards.
+
+    Parameters
+    ----------
+    model : its parameters are used; the model itself is not fitted
+    source : what `fit` takes: the log, or an Inverse or a Spectrum in place of it
+    metrics : none: only the report of the fit is wanted
+    fit : options of `fit`
+    between : called between the epochs of an iterative fit, see `FitInputs`
+    """
+    fitted = type(model)(**model.params())
+    if between is None:
+        fitted.fit(source, **fit)
+    else:
+        fitted.fit_from(replace(fitted.inputs(source), between=between), FitOptions.parse(**fit))
+    threads = parallel.count(fit.get("threads"))
+    return fitted.report_, measure_model(fitted, split, metrics, threads) if metrics else (np.empty((0, 0)), {})
+
+
+def measure_inverse(
+    inverse: Inverse, models: Sequence[Recommender], split: Split, metrics: tuple[Metric, ...], threads: int
+) -> list[Measured]:
+    """Measure models of one inverse from one pass of scores; the inverse is used up, its array becomes the weights.
+
+    Parameters
+    ----------
+    models : each with `reads_heads`, of the recipe and penalties of the inverse
+    """
+    heads = [model.formula().head for model in cast("Sequence[InverseModel]", models)]
+    thetas = np.array([inverse.solved.head(head)[0] for head in heads])
+    weights = inverse.into_shared_weights(threads)
+    return measure_heads(weights, thetas, inverse.log, split, metrics, threads)
+
+
+def measure_models(
+    models: Sequence[Recommender], split: Split, metrics: tuple[Metric, ...], fit: Mapping[str, Any]
+) -> tuple[Report, list[Measured]]:
+    """Fit models on the train part of a split and measure each; with the report of the one fit.
+
+    Parameters
+    ----------
+    models : a single model, or several that share an inverse and have `reads_heads`
+    fit : options of `fit`
+    """
+    if len(models) == 1:
+        report, measured = measure_fit(models[0], split.train, split, metrics, fit)
+        return report, [measured]
+    key = inverse_key(models[0])
+    if key is None or any(inverse_key(model) != key for model in models) or not all(map(reads_heads, models)):
+        raise ParameterError(
+            f"{', '.join(map(repr, models))} do not share one inverse; expected models with equal recipe and penalties"
+        )
+    inverse = Inverse(split.train, *key, **fit)
+    assert inverse.report_ is not None
+    return inverse.report_, measure_inverse(inverse, models, split, metrics, parallel.count(fit.get("threads")))

@@ -1,0 +1,260 @@
+"""Groups of settings that share a computation, tried together.
+
+Each model says what it shares (`Recommender.shared_fit`):
+
+- Models with equal (recipe, penalties) share one inverse. Those that rescale the columns of its weights also share one
+  pass of scores, from which each of them ranks. Where several l2 have the same ratio of dropout/(1 − dropout) to l2,
+  one eigendecomposition may replace their inverses (see `plan`). Low-rank students are fitted from the inverse, and a
+  lower rank takes the first singular pairs of a higher one. `TwoStep` models share the inverse of their first step, one
+  pass of scores by each step, and the directions of `low_pass`.
+- Spectral models with equal targets share one spectrum.
+- All other models are fitted one by one.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monogram.data.splits import Split
+from monogram.engine.gram import user_weights
+from monogram.engine.gram.accumulate import squares
+from monogram.engine.inverse import ridge_path
+from monogram.engine.runtime import parallel
+from monogram.engine.topk.best import Best, Eligible, heads_by_scores
+from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
+from monogram.evaluation.metrics import Metric
+from monogram.evaluation.protocol import Measured, measure, measure_weights
+from monogram.evaluation.shared_fits import inverse_key, measure_fit, measure_inverse, reads_heads
+from monogram.models.base import Recommender
+from monogram.models.inverse import used
+from monogram.models.inverse_model import InverseModel
+from monogram.models.recipe import GramRecipe, Penalties
+from monogram.models.spectral import Spectral
+from monogram.models.spectrum import Spectrum
+from monogram.models.two_step import TwoStep
+from monogram.tuning.epochs import EpochObserver, StoppedEarly
+from monogram.tuning.settings import Setting, Trial
+from monogram.tuning.shared_inverses import SharedInverses, check_finite
+from monogram.tuning.spaces import largest_rank
+from monogram.weights import Mixture, Mixtures, Weights
+
+Group = list[Setting]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What settings are tried on: a validation split, a metric of users, and options of `fit`."""
+
+    split: Split
+    metric: Metric
+    dtype: str = "float32"
+    memory: int | float | str | None = None
+    threads: int | None = None
+
+    @property
+    def fit_options(self) -> dict[str, Any]:
+        """The options of `fit`."""
+        return {"dtype": self.dtype, "memory": self.memory, "threads": self.threads}
+
+
+def grouped(settings: Iterable[Setting]) -> list[Group]:
+    """The settings in groups that share a computation, in the order of their first settings."""
+    groups: dict[Any, Group] = {}
+    for setting in dict.fromkeys(settings):
+        groups.setdefault(_group_key(setting), []).append(setting)
+    return list(groups.values())
+
+
+def _group_key(setting: Setting) -> Any:
+    shared = setting.make().shared_fit()
+    if shared is None:
+        return setting
+    if shared.computation == "spectrum":  # the spectrum is kept: each model is a group of its own
+        return shared, setting.model
+    return shared.key, shared.reading == "two_steps"
+
+
+def inverse_keys(group: Group) -> list[tuple[GramRecipe, Penalties]]:
+    """Each (recipe, penalties) of a group, in the order of their first settings; none where no inverse is shared."""
+    keys = (inverse_key(setting.make()) for setting in group)
+    return list(dict.fromkeys(key for key in keys if key is not None))
+
+
+class GroupRunner:
+    """Tries groups of settings on a task; a Gram, spectra and directions are kept for later groups.
+
+    Attributes
+    ----------
+    inverses : plans and makes the inverses
+    observers : of settings yet to be tried, those whose training is observed
+    last_error : the last error because of which a group has no values; None where there was none
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.log = task, task.split.train
+        self.threads = parallel.count(task.threads)
+        self.inverses = SharedInverses(self.log, task.dtype, task.memory, self.threads)
+        self.observers: dict[Setting, EpochObserver] = {}
+        self.last_error: MonogramError | None = None
+        self._spectra: dict[str, Spectrum] = {}
+
+    def spectrum(self, target: str, rank: int) -> Spectrum:
+        """The spectrum of a target with at least so many pairs, or all."""
+        spectrum = self._spectra.get(target)
+        if spectrum is None or (spectrum.rank < rank and not spectrum.complete):
+            self._spectra.pop(target, None)
+            spectrum = Spectrum(self.log, rank, target=target, **self.task.fit_options)
+            self._spectra[target] = spectrum
+        return spectrum
+
+    def run(self, group: Group) -> list[Trial]:
+        """Try a group from `grouped`, or several groups on one path (see `plan`): a trial for each setting, in order.
+
+        A group whose fit fails, for its numbers or for memory, gives trials without a value.
+        """
+        start = time.perf_counter()
+        models = [setting.make() for setting in group]
+        with warnings.catch_warnings(record=True) as caught, parallel.blas_threads(self.task.threads):
+            warnings.simplefilter("always", MonogramWarning)
+            values, error = self._values(models)
+        messages = [str(warning.message) for warning in caught if issubclass(warning.category, MonogramWarning)]
+        note = "; ".join(dict.fromkeys([*messages, *([error] if error else [])]))
+        seconds = (time.perf_counter() - start) / len(group)
+        return [self._trial(setting, value, seconds, note) for setting, value in zip(group, values, strict=True)]
+
+    def _trial(self, setting: Setting, value: float | None, seconds: float, note: str) -> Trial:
+        observer = self.observers.pop(setting, None)
+        if observer is None:
+            return Trial(setting, value, seconds, note)
+        notes = "; ".join(filter(None, (note, observer.note(setting.parameters["epochs"]))))
+        return Trial(setting, value, seconds, notes, tuple(observer.values), observer.stopped)
+
+    def _values(self, models: list[Recommender]) -> tuple[list[float | None], str]:
+        """The metric of each model, None where it is not finite; and the message where the group failed."""
+        try:
+            values = self._run_by(models)(models)
+        except (NumericalError, MemoryBudgetError) as error:
+            self.last_error = error
+            return [None] * len(models), str(error)
+        return [value if value is not None and np.isfinite(value) else None for value in values], ""
+
+    def _run_by(self, models: list[Recommender]) -> Callable[[list[Any]], list[float | None]]:
+        """The method that tries a group."""
+        shared = models[0].shared_fit()
+        if shared is None:
+            return self._by_fits
+        if shared.computation == "spectrum":
+            return self._by_spectrum
+        if shared.reading == "two_steps":
+            return self._by_two_steps
+        return self._by_path if len({inverse_key(model) for model in models}) > 1 else self._by_inverse
+
+    def _by_fits(self, models: list[Recommender]) -> list[float | None]:
+        return [self._fitted_value(model, self.log) for model in models]
+
+    def _fitted_value(self, model: Recommender, source: Any) -> float | None:
+        """The metric of a model that is fitted on a source; None where its observer stopped the training."""
+        observer = self.observers.get(Setting.of(model.name, model.params()))
+        between = None if observer is None else observer.between(self._weights_value)
+        try:
+            report, (values, _) = measure_fit(
+                model, source, self.task.split, (self.task.metric,), self.task.fit_options, between
+            )
+        except StoppedEarly:
+            return None
+        if observer is not None:
+            observer.finish(len(report.objectives), float(values.mean()))
+        return float(values.mean())
+
+    def _weights_value(self, weights: Weights) -> float:
+        """The metric of weights in the middle of a training."""
+        values, _ = measure_weights(weights, self.log, self.task.split, (self.task.metric,), self.threads)
+        return float(values.mean())
+
+    def _by_spectrum(self, models: list[Spectral]) -> list[float | None]:
+        target, first = models[0].target, largest_rank(self.log)
+        spectrum = self.spectrum(target, max(model.pairs_needed or first for model in models))
+        while not all(model.is_served_by(spectrum) for model in models):
+            spectrum = self.spectrum(target, 2 * spectrum.rank)
+        return [self._fitted_value(model, spectrum) for model in models]
+
+    def _by_inverse(self, models: list[InverseModel]) -> list[float | None]:
+        """Models that are fitted from the inverse come first: the shared weights then take its memory."""
+        inverse = self.inverses.invert(models)
+        values: dict[int, float | None] = {}
+        fitted = [model for model in models if not reads_heads(model)]
+        for model in sorted(fitted, key=lambda model: -model.params().get("rank", 0)):
+            values[id(model)] = self._fitted_value(model, inverse)
+        heads = [model for model in models if reads_heads(model)]
+        if heads:
+            measured = measure_inverse(inverse, heads, self.task.split, (self.task.metric,), self.threads)
+            values |= {id(model): _mean(result) for model, result in zip(heads, measured, strict=True)}
+        return [values[id(model)] for model in models]
+
+    def _by_two_steps(self, models: list[TwoStep]) -> list[float | None]:
+        """`TwoStep` models with the same first step."""
+        fitting = self.inverses.within_memory(models)
+        ranks = [model.directions for model in fitting]
+        basis = self.inverses.directions(max(ranks))  # before the inverse takes its memory
+        inverse = self.inverses.invert(fitting)
+        by_mixture: dict[tuple[float, float, int], list[TwoStep]] = {}
+        for model, rank in zip(fitting, ranks, strict=True):
+            by_mixture.setdefault((model.second, model.low_pass, rank), []).append(model)
+        counts = inverse.solved.counts
+        mixtures = [
+            Mixture(*key, np.array([user_weights.popularity(counts, model.item_power) for model in same]))
+            for key, same in by_mixture.items()
+        ]
+        weights = Mixtures(inverse.into_shared_weights(self.threads), basis)
+        measured = measure(
+            lambda rows, rules, k: weights.heads(mixtures, rows, rules, k, self.threads),
+            self.log, self.task.split, (self.task.metric,), len(fitting),
+        )  # fmt: skip
+        return _in_order(models, by_mixture.values(), measured)
+
+    def _by_path(self, models: list[InverseModel]) -> list[float | None]:
+        """Models of several l2 whose penalties are multiples of each other, by one eigendecomposition."""
+        recipe, first, _ = models[0].formula()
+        data, by_l2 = self.inverses.data(recipe), dict[float, list[InverseModel]]()
+        d, counts = squares(data), used(data)
+        for model in models:
+            by_l2.setdefault(model.formula().penalties.l2, []).append(model)
+        path = ridge_path.decompose(
+            data,
+            first.of(d) / first.l2,
+            known_gram=self.inverses.gram(recipe),
+            dtype=self.task.dtype,
+            threads=self.threads,
+        )
+        scales = {}
+        for (l2, same), c in zip(by_l2.items(), path.diagonals(list(by_l2)), strict=True):
+            check_finite(c)
+            formulas = [model.formula() for model in same]
+            scales[l2] = np.array([each.head(c, each.penalties.of(d), d, counts)[0] / c for each in formulas])
+
+        def rank(rows: Any, rules: Eligible, k: int) -> Iterator[Best]:
+            prepared = path.prepare(rows)
+            for l2, factors in scales.items():
+                yield from heads_by_scores(path.scores(prepared, l2), factors, rules, k, threads=self.threads)
+
+        measured = measure(rank, self.log, self.task.split, (self.task.metric,), len(models))
+        return _in_order(models, by_l2.values(), measured)
+
+
+def _mean(measured: Measured) -> float:
+    return float(measured[0].mean())
+
+
+def _in_order(
+    models: Sequence[Recommender], parts: Iterable[Sequence[Recommender]], measured: list[Measured]
+) -> list[float | None]:
+    """The values of models that were measured part by part, in the order of the models; None where not measured."""
+    ordered = (model for part in parts for model in part)
+    values = {id(model): _mean(result) for model, result in zip(ordered, measured, strict=True)}
+    return [values.get(id(model)) for model in models]
