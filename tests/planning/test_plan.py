@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -140,6 +141,31 @@ def test_the_measured_peak_is_within_15_percent_of_the_plan(solver, shape, dtype
         return
     side = shape[1] if solver == "primal" else shape[0]
     assert peak <= 1.25 * side**2 * (4 if dtype == "float32" else 8) + 5e8
+
+
+COLD = """
+import ctypes, json, numpy as np, scipy.sparse as sp
+import monogram as mg
+rng = np.random.default_rng(0)
+flat = np.unique(rng.integers(0, 12_000 * 10_000, 150_000))
+matrix = sp.csr_array((np.ones(len(flat), np.float32), np.divmod(flat, 10_000)), shape=(12_000, 10_000))
+log = mg.Interactions.from_csr(matrix)
+del flat, matrix
+ctypes.CDLL(None).malloc_trim(0)
+report = mg.EASE(l2=50).fit(log, memory="60 MB", threads=2).report_
+print(json.dumps([report.solver, report.peak_bytes, report.planned_bytes, report.seconds["compile"]]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak can be reset on Linux only")
+def test_the_first_fit_of_a_process_stays_within_its_plan_and_its_budget(tmp_path):
+    """Nothing is compiled yet, "auto" chooses the solver, and the diagonal is estimated."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=True, env=environment)
+    solver, peak, planned, compiling = json.loads(done.stdout)
+    assert solver == "matrix_free"
+    assert compiling > 0.5, "or this test measures nothing"
+    assert planned / 2 <= peak <= planned <= 60_000_000
 
 
 def test_a_fit_over_budget_is_refused_before_it_allocates():

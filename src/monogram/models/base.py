@@ -24,7 +24,7 @@ from monogram.errors import MonogramWarning, NotFittedError, ParameterError, Unk
 from monogram.models import clusters, parameters
 from monogram.models.explanation import Explanation
 from monogram.models.work import SOLVERS, ObservedLog, Report, Work, check_dtype, check_solver, scratch_folder
-from monogram.planning.cost import counting
+from monogram.planning.cost import Cost, counting
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, guess, measure
 from monogram.ranking import Recommendations
@@ -112,7 +112,8 @@ class Recommender:
             solver="disk" alone it is the system's folder for temporary files. The files go when the model goes; those
             of a fit that was stopped stay, and the same fit goes on from them.
         progress : callable, optional
-            Receives the name of the stage and the work done in it since the last call.
+            Receives the name of the stage and the work done in it since the last call. Where it has a method `planned`,
+            that receives the plan of the fit first.
         cluster : `distributed.Client`, an address such as "tcp://host:8786", or "local:N" for N processes; optional
             Where the work is done: full-rank and spectral models. The result comes here, and must fit in `memory`. A
             lost worker changes nothing in it. Needs the extra `dask`.
@@ -131,6 +132,9 @@ class Recommender:
             work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
             work.given, work.between, work.keep_gram = given, between, keep_gram
             work.scratch, work.cluster = scratch_folder(scratch, solver), held
+            if given is None:
+                self._chosen(data, work)
+                work.tick("plan")
             self._warm(work)
             work.tick("compile")
             with memory_.Peak() as peak:
@@ -188,6 +192,14 @@ class Recommender:
     def _plan(self, size: Size, work: Work) -> Plan:
         """What a fit on a log of this size costs; by default sums over the events."""
         return Plan.of(size, counting(size), dtype=work.dtype, budget=work.budget)
+
+    def _chosen(self, log: Interactions, work: Work) -> Cost:
+        """The cost of the solver that the plan chose; a fit plans once, and is refused where the plan does not fit."""
+        if work.plan is None:
+            work.plan = self._plan(measure(log.matrix), work)
+            if hasattr(work.progress, "planned"):
+                work.progress.planned(work.plan)
+        return work.plan.require().chosen
 
     def _source(self, log: Any) -> tuple[Interactions, Any]:
         """The log, and what came with it."""

@@ -16,7 +16,7 @@ from monogram.models.parameters import param
 from monogram.models.work import Work
 from monogram.planning.iterative_costs import neighbours
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import Fixed, Sparse, Weights
 
 
@@ -51,7 +51,7 @@ class ItemKNN(Recommender):
         return Plan.of(size, cost, dtype=work.dtype, budget=work.budget)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
-        work.planned = self._plan(measure(log.matrix), work).require().chosen.bytes
+        work.planned = self._chosen(log, work).bytes
         return self._weights(log, work)
 
     def _weights(self, log: Interactions, work: Work) -> Weights:

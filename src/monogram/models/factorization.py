@@ -18,7 +18,7 @@ from monogram.models.parameters import param
 from monogram.models.work import Work
 from monogram.planning import iterative_costs as costs
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import FoldIn, Weights
 
 START = 0.1  # size of a random row to begin with
@@ -56,7 +56,7 @@ class WRMF(Recommender):
     )
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
-        chosen = self._plan(measure(log.matrix), work).require().chosen
+        chosen = self._chosen(log, work)
         work.used, work.planned = chosen.solver, chosen.bytes
         work.rank = min(self.rank, *log.matrix.shape)
         users, items = self._start(log, work.rank, work.dtype)

@@ -29,7 +29,7 @@ from monogram.models.work import SOLVERS, Report, Work, check_solver
 from monogram.planning import inverse_costs
 from monogram.planning.cost import Extra
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import Dense, MatrixFree, Weights
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class FullRank(InverseModel):
             weights = updates.another_head(self, work)
             if weights is not None:
                 return weights
-        chosen = self._plan(measure(log.matrix), work).require().chosen
+        chosen = self._chosen(log, work)
         if chosen.solver == free.NAME:
             return matrix_free.fit(self, log, work, chosen.bytes)
         if work.keep_gram and work.gram is None:
@@ -208,7 +208,8 @@ class FullRank(InverseModel):
         return weights
 
     def _warm(self, work: Work) -> None:
-        if work.solver == free.NAME:
+        solver = work.solver if work.plan is None else work.plan.chosen.solver
+        if solver == free.NAME:
             probing.warm(self._tiny(), work.dtype)
         else:
             super()._warm(work)

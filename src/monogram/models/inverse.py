@@ -222,12 +222,13 @@ class Inverse:
         data = as_interactions(log)
         with parallel.blas_threads(threads) as number:
             work = Work(dtype, memory_.parse(memory), number, solver, progress or silent)
+            size = measure(data.matrix)
+            extra = Extra(bytes=recipe.copied_bytes(size.events))
+            chosen = plan_inverse(recipe, penalties, size, work, extra).require().chosen
+            work.tick("plan")
             warm(recipe, dtype)
             work.tick("compile")
             with memory_.Peak() as peak:
-                size = measure(data.matrix)
-                extra = Extra(bytes=recipe.copied_bytes(size.events))
-                chosen = plan_inverse(recipe, penalties, size, work, extra).require().chosen
                 solved = solve(recipe, penalties, data, work, chosen)
         report = Report(
             solver=work.used,

@@ -13,7 +13,7 @@ from monogram.models.inverse import Inverse, Solved
 from monogram.models.work import Work
 from monogram.planning.cost import Cost, Extra
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 
 
 @dataclass(kw_only=True, eq=False)
@@ -58,5 +58,5 @@ class InverseModel(Recommender):
     def _solve(self, log: Interactions, work: Work, chosen: Cost | None = None) -> Solved:
         """Invert as planned, or plan first; then judge the inverse."""
         if chosen is None:
-            chosen = self._planned(measure(log.matrix), work).require().chosen
+            chosen = self._chosen(log, work)
         return inverse.solve(*self.formula().shared, log, work, chosen)

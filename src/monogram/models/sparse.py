@@ -21,7 +21,7 @@ from monogram.models.work import Work
 from monogram.planning import choice
 from monogram.planning.iterative_costs import slim_extra, slim_weights
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import Sparse, Weights
 
 
@@ -57,7 +57,7 @@ class SLIM(Recommender):
         return choice.choose(size, budget=work.budget, solvers=("primal",), **how)
 
     def _fit(self, log: Interactions, work: Work) -> Weights:
-        chosen = self._plan(measure(log.matrix), work).require().chosen
+        chosen = self._chosen(log, work)
         work.tick("plan")
         work.used, work.planned = chosen.solver, chosen.bytes
         most = slim_weights(log.n_items, self.l1) + (work.budget - chosen.bytes) / entry_bytes(work.dtype)

@@ -100,14 +100,15 @@ class Spectral(Recommender):
             if given.user_power and given.target == "plain":
                 work.note = f"user_power {given.user_power:g}: that of the spectrum"
             return given
-        rank = wanted or FIRST_RANK
+        rank, chosen = wanted or FIRST_RANK, self._chosen(log, work)
         while True:
             power = 1.0 if self.target == "rg2" else 0.0
-            found = spectrum.decompose(log, rank, work, target=self.target, power=power)
+            found = spectrum.decompose(log, rank, work, chosen, target=self.target, power=power)
             held = Spectrum._of(log, found, self.target, power)
             if wanted is not None or self._enough(held):
                 return held
             rank *= 2
+            chosen = spectrum.plan(measure(log.matrix), rank, work, self.target != "plain").require().chosen
 
     def _check(self, given: Spectrum, wanted: int | None) -> None:
         name = type(self).__name__
@@ -313,7 +314,7 @@ class RG2(Spectral):
             return super()._fit(log, work)
         if work.given is not None:
             raise ParameterError(f"solver={self.solver!r} uses no Spectrum; give the log, or use solver='closed_form'")
-        work.planned = self._plan(measure(log.matrix), work).require().chosen.bytes
+        work.planned = self._chosen(log, work).bytes
         work.tick("plan")
         work.used, work.rank = self.solver, min(self.rank, *log.matrix.shape)
         given = rg2.problem(log.matrix, self.l2, self.penalty, dtype=work.dtype, threads=work.threads)

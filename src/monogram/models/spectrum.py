@@ -27,6 +27,7 @@ from monogram.errors import ModelFileError, MonogramError, MonogramWarning, Para
 from monogram.models.files import finite, log_from, log_tensors
 from monogram.models.work import Work, check_dtype, check_solver
 from monogram.planning.choice import plan_spectrum
+from monogram.planning.cost import Cost
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, measure
 
@@ -85,7 +86,8 @@ class Spectrum:
         if progress is not None:
             work.progress = progress
         with parallel.blas_threads(threads):
-            found = decompose(data, rank, work, target=target, power=power, tolerance=tolerance)
+            chosen = _chosen(data, rank, work, target, power)
+            found = decompose(data, rank, work, chosen, target=target, power=power, tolerance=tolerance)
         self._hold(data, found, target, power)
 
     def _hold(
@@ -147,7 +149,8 @@ class Spectrum:
         start = np.where((place >= 0)[:, None], self.vectors[place], 0).astype(self.vectors.dtype)
         with parallel.blas_threads(threads):
             how: dict[str, Any] = {"target": self.target, "power": self.user_power, "tolerance": tolerance}
-            found = decompose(data, wanted, work, start=start, **how)
+            chosen = _chosen(data, wanted, work, self.target, self.user_power)
+            found = decompose(data, wanted, work, chosen, start=start, **how)
         before = self.products + (self.saved or 0)  # those of the one that started at random
         saved = before - found.products if before else None
         return Spectrum._of(data, found, self.target, self.user_power, saved)
@@ -230,19 +233,23 @@ def plan(size: Size, rank: int, work: Work, weighted: bool = False) -> Plan:
     return spectral_plan(work.cluster, size, cost, work.budget, work.dtype)
 
 
+def _chosen(log: Interactions, rank: int, work: Work, target: str, power: float) -> Cost:
+    """The cost of the solver that the plan chose."""
+    return plan(measure(log.matrix), rank, work, power != 0 or target != "plain").require().chosen
+
+
 def decompose(
     log: Interactions,
     rank: int,
     work: Work,
+    chosen: Cost,
     *,
     target: str = "plain",
     power: float = 0.0,
     tolerance: float | None = None,
     start: NDArray[Any] | None = None,
 ) -> spectrum.Pairs:
-    """The leading pairs of a log, within the budget of the work, which takes note of them; `start` see `of_data`."""
-    weighted = power != 0 or target != "plain"
-    chosen = plan(measure(log.matrix), rank, work, weighted).require().chosen
+    """The leading pairs of a log, by the chosen solver; `work` records how it went; `start` see `of_data`."""
     work.tick("plan")
     work.planned = chosen.bytes
     matrix, shift = _weighted(log.matrix, target, power)

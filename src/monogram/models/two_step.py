@@ -24,7 +24,7 @@ from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.work import SOLVERS, Work
 from monogram.planning.cost import Extra
 from monogram.planning.lowrank_costs import two_step_extra
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import Dense, TwoStepDual, Weights
 
 ROWS = 1024  # of the weights, to which the projection is added at once
@@ -74,7 +74,7 @@ class TwoStep(InverseModel):
             raise ParameterError(
                 "TwoStep takes no Inverse in place of a log: its product needs the array; fit on the log"
             )
-        basis, chosen = None, self._plan(measure(log.matrix), work).require().chosen
+        basis, chosen = None, self._chosen(log, work)
         work.tick("plan")
         if self.directions:
             basis = math.sqrt(self.low_pass) * directions(log, self.directions, work)

@@ -18,6 +18,7 @@ from monogram.weights import Weights
 
 if TYPE_CHECKING:
     from monogram.cluster import Cluster
+    from monogram.planning.plan import Plan
 
 
 def check_dtype(dtype: str) -> str:
@@ -70,7 +71,8 @@ class Work:
     `given` is what a source brought beside its log (a spectrum), `record` the objective by epoch, `between` as in
     `ObservedLog`, `scratch` the folder in which a fit on disk may make its files, `gram` the Gram where it is
     there already, `kept` what the model keeps beside its weights, `cluster` where the work is done if not here,
-    `note` what the report is to say of it, `unit` the factor of the users' weights, `data` the log with them.
+    `note` what the report is to say of it, `unit` the factor of the users' weights, `data` the log with them, `plan`
+    the plan of the fit, made once.
     """
 
     dtype: str = "float32"
@@ -96,6 +98,7 @@ class Work:
     note: str = ""
     unit: float | None = None
     data: Any = None
+    plan: Plan | None = None
 
     def __post_init__(self) -> None:
         self._last = time.perf_counter()

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.inverse import matrix_free
@@ -62,6 +61,7 @@ def exact_diagonal(
         )
         out[start : start + len(mine)] = found.columns[mine, np.arange(len(mine))] + found.products
         arrived &= found.converged
+        del found  # or it would stand beside the next one
         stage("diagonal", len(mine))
     return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), arrived
 
@@ -101,14 +101,14 @@ def _estimate(
     for start in range(0, number, system.width):
         size = min(system.width, number - start)
         signs = rng.integers(0, 2, (size, len(items)), dtype=np.int8) * 2 - 1
-        places, pointers = np.tile(items, size), np.arange(size + 1) * len(items)
-        right = sp.csr_array(((signs * scale).ravel(), places, pointers), shape=(size, len(system.penalties)))
+        right = matrix_free.ScaledSigns(signs, scale, items, (size, len(system.penalties)))
         found = matrix_free.solve(system, right, tolerance=COARSE, threads=threads).columns
         for first in range(0, size, matrix_free.SLAB):
             mine = slice(first, min(first + matrix_free.SLAB, size))
             known = _off_products(system, items, signs[mine].T / scale[:, None], threads)
             sign = signs[mine].T / scale[:, None]
             seen.add(sign * found[items, mine], sign * known / system.diagonal[items][:, None])
+        del found  # or it would stand beside the next one
         stage("diagonal", size)
     mean, errors = seen.estimate()
     return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors
