@@ -259,3 +259,66 @@ def test_a_plan_of_any_size_can_be_read():
     text = str(mg.EASE().plan((10**12, 10**12, 10**15), memory="1 GB"))
     assert "years" in text
     assert max(len(line) for line in text.splitlines()) < 140
+
+
+def test_a_refusal_names_other_models_that_fit():
+    size = (60_000, 50_000, 1_000_000)
+    with pytest.raises(MemoryBudgetError) as caught:
+        mg.LowRankEDLAE(rank=32).plan(size, memory="400 MB").require()
+    text = str(caught.value)
+    label = text.split("LRR(rank=")[1]
+    rank, needed = int(label.split(")")[0]), label.split("needs ")[1].split(";")[0]
+    fitting = mg.LRR(rank=rank).plan(size, memory="400 MB")
+    assert fitting.fits
+    assert memory.show(fitting.chosen.bytes) == needed
+    assert "WRMF(rank=64) needs" in text
+    assert "ItemKNN(k=100) needs" in text
+    assert "SLIM" not in text, "it holds a square array itself"
+
+
+def test_a_refused_fit_names_other_models_too():
+    log = mg.Interactions.from_csr(sp.eye_array(20_000, dtype=np.float32).tocsr())
+    with pytest.raises(MemoryBudgetError, match=r"LRR\(rank=\d+\) needs \d+"):
+        mg.SLIM().fit(log, memory="200 MB")
+    with pytest.raises(MemoryBudgetError) as caught:
+        mg.LRR(rank=5_000).fit(log, memory="200 MB")
+    assert "use a lower rank" in str(caught.value)
+    assert "LRR" not in str(caught.value)
+
+
+def test_where_no_other_model_fits_none_is_named():
+    planned = mg.EASE().plan((60_000, 50_000, 1_000_000), memory="1 MB")
+    assert not planned.fits
+    assert planned.alternatives == ()
+
+
+def test_low_pass_directions_that_do_not_fit_are_what_the_refusal_names():
+    size = (60_000, 10_000, 1_000_000)
+    without = mg.TwoStep().plan(size, memory="8 GB").chosen.bytes
+    budget = without + 250_000_000
+    with pytest.raises(MemoryBudgetError, match="use a lower rank than 2,000, whose low-pass directions take"):
+        mg.TwoStep(low_pass=0.5, rank=2_000).plan(size, memory=budget, solver="primal").require()
+    assert mg.TwoStep(low_pass=0.5, rank=50).plan(size, memory=budget, solver="primal").fits
+    with pytest.raises(MemoryBudgetError) as caught:
+        mg.TwoStep(low_pass=0.5, rank=2_000).plan(size, memory=without // 2, solver="primal").require()
+    assert "lower rank" not in str(caught.value), "a lower rank would not be enough"
+
+
+def test_a_fit_plans_once(monkeypatch, world):
+    sizes = []
+    plain = mg.EASE._plan
+    monkeypatch.setattr(mg.EASE, "_plan", lambda self, size, work: sizes.append(size) or plain(self, size, work))
+
+    class Progress:
+        plans = ()
+
+        def planned(self, plan):
+            self.plans = (*self.plans, plan)
+
+        def __call__(self, stage, amount):
+            assert self.plans, "the plan comes first"
+
+    progress = Progress()
+    mg.EASE(l2=10).fit(world, progress=progress)
+    assert len(sizes) == 1
+    assert [plan.chosen.solver for plan in progress.plans] == ["primal"]

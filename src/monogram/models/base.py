@@ -21,7 +21,7 @@ from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
-from monogram.models import clusters, parameters
+from monogram.models import alternatives, clusters, parameters
 from monogram.models.explanation import Explanation
 from monogram.models.work import SOLVERS, ObservedLog, Report, Work, check_dtype, check_solver, scratch_folder
 from monogram.planning.cost import Cost, counting
@@ -50,6 +50,9 @@ class Recommender:
 
     name: ClassVar[str]
     solvers: ClassVar[tuple[str, ...]] = SOLVERS
+    # Parameters with which it takes far less memory than a square array, the best first; the message of a fit over its
+    # memory budget names the first that fits.
+    lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ()
 
     def __post_init__(self) -> None:
         parameters.check(self)
@@ -174,7 +177,7 @@ class Recommender:
         clusters.check(self, cluster, solver)
         with clusters.held(cluster) as held:
             where = scratch_folder(scratch, solver)
-            return self._plan(size, Work(*how, keep_gram=keep_gram, scratch=where, cluster=held))
+            return self._full_plan(size, Work(*how, keep_gram=keep_gram, scratch=where, cluster=held))
 
     def _on_cluster(self) -> bool:
         """Whether it can be fitted on a cluster."""
@@ -193,10 +196,18 @@ class Recommender:
         """What a fit on a log of this size costs; by default sums over the events."""
         return Plan.of(size, counting(size), dtype=work.dtype, budget=work.budget)
 
+    def _full_plan(self, size: Size, work: Work) -> Plan:
+        """The plan, with other models that fit where this one does not."""
+        plan = self._plan(size, work)
+        if plan.chosen.bytes <= plan.budget:
+            return plan
+        how: dict[str, Any] = {"dtype": work.dtype, "budget": work.budget, "threads": work.threads}
+        return dataclasses.replace(plan, alternatives=alternatives.fitting(size, **how, without=self.name))
+
     def _chosen(self, log: Interactions, work: Work) -> Cost:
         """The cost of the solver that the plan chose; a fit plans once, and is refused where the plan does not fit."""
         if work.plan is None:
-            work.plan = self._plan(measure(log.matrix), work)
+            work.plan = self._full_plan(measure(log.matrix), work)
             if hasattr(work.progress, "planned"):
                 work.progress.planned(work.plan)
         return work.plan.require().chosen

@@ -43,6 +43,7 @@ class WRMF(Recommender):
     """
 
     name: ClassVar[str] = "wrmf"
+    lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ({"rank": 64}, {"rank": 16})
     rank: int = param(64, "numbers in the factors of a user or an item", low=1, high=100_000)
     l2: float = param(0.003, "penalty on the squared factors", low=1e-9, high=1e30)
     alpha: float = param(

@@ -248,6 +248,7 @@ class LRR(Spectral):
     """
 
     name: ClassVar[str] = "lrr"
+    lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ({"rank": 256}, {"rank": 64}, {"rank": 16})
     rank: int = param(64, "number of directions", low=1, high=1e6)
     l2: float | tuple[float, ...] = param(
         100.0, "penalty on the squared weights: one number, or `rank` of them", low=0, high=1e30, many=True
