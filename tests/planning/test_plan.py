@@ -1,4 +1,4 @@
-"""The plan: which solver, how many bytes, what is refused, and whether the truth agrees."""
+"""The plan: which solver, how many bytes, what is refused, and whether the measured peak agrees."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_the_size_of_a_matrix(world):
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 1), (5, 5, 26), (5, 5, 0), (-1, 5, 2)])
-def test_a_size_that_cannot_be_is_refused(shape):
+def test_an_impossible_size_is_refused(shape):
     with pytest.raises(ParameterError, match="users"):
         guess(*shape)
 
 
-def test_the_smaller_side_is_taken_when_it_is_clearly_cheaper():
+def test_the_smaller_side_is_chosen_where_it_is_clearly_cheaper():
     assert plan(1_000, 10_000, 10**5, budget=LARGE).chosen.solver == "dual"
     assert plan(10_000, 1_000, 10**5, budget=LARGE).chosen.solver == "primal"
     assert plan(9_500, 10_000, 10**5, budget=LARGE).chosen.solver == "primal", "serving new users is cheaper"
@@ -51,7 +51,7 @@ def test_the_budget_decides_before_the_time():
     assert plan(9_500, 10_000, 10**5, budget=budget).chosen.solver == "dual"
 
 
-def test_a_named_solver_is_taken():
+def test_a_named_solver_is_used():
     assert plan(1_000, 10_000, 10**5, solver="primal", budget=LARGE).chosen.solver == "primal"
 
 
@@ -72,20 +72,20 @@ def test_over_budget_is_refused_with_what_it_needs_and_what_would_fit():
 def test_what_is_advised_does_fit():
     with pytest.raises(MemoryBudgetError) as caught:
         plan(50_000, 40_000, 10**6, budget=10**9)
-    kept = int(str(caught.value).split("keep the ")[1].split(" most")[0].replace(",", ""))
-    assert plan(50_000, kept, 10**6, budget=10**9).chosen.solver == "primal"
+    items = int(str(caught.value).split("keep the ")[1].split(" most")[0].replace(",", ""))
+    assert plan(50_000, items, 10**6, budget=10**9).chosen.solver == "primal"
     with pytest.raises(MemoryBudgetError):
-        plan(50_000, int(kept * 1.05), 10**6, budget=10**9)
+        plan(50_000, int(items * 1.05), 10**6, budget=10**9)
 
 
 def test_it_prints_as_a_table_and_as_rows():
-    made = plan(1_000, 10_000, 10**5, budget=10**8)
-    text = str(made)
+    planned = plan(1_000, 10_000, 10**5, budget=10**8)
+    text = str(planned)
     assert "1,000 users × 10,000 items" in text
     assert "dual" in text
     assert "← chosen" in text
     assert "over budget" in text
-    assert [row["fits"] for row in made.rows()] == [False, True]
+    assert [row["fits"] for row in planned.rows()] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -203,14 +203,14 @@ def test_matrix_free_is_chosen_where_nothing_dense_fits_and_says_why():
     assert dlae.seconds < planned.chosen.seconds / 10, "it needs no diagonal"
 
 
-def test_a_dense_way_that_fits_is_preferred():
+def test_a_dense_solver_that_fits_is_preferred():
     planned = mg.EASE().plan((29_858, 40_981, 810_128), memory="4 GB")
     assert planned.chosen.solver == "dual"
     assert planned.why == "dual: the other is over the budget"
     assert mg.EASE().plan((29_858, 40_981, 810_128), memory="4 GB", solver="matrix_free").chosen.solver == "matrix_free"
 
 
-def test_what_is_chosen_is_chosen_for_a_reason_that_is_told():
+def test_the_plan_says_why_a_solver_was_chosen():
     dual = mg.EASE().plan((29_858, 40_981, 810_128), memory="40 GB")
     assert "dual: 2.6 times fewer flops than primal" in str(dual)
     primal = mg.EASE().plan((40_000, 40_981, 810_128), memory="40 GB")
@@ -218,7 +218,7 @@ def test_what_is_chosen_is_chosen_for_a_reason_that_is_told():
     assert mg.EASE().plan((40_000, 40_981, 810_128), memory="40 GB", solver="dual").why == "", "it was asked for"
 
 
-def test_the_first_of_the_other_ways_that_fits_is_taken():
+def test_the_first_of_the_other_solvers_that_fits_is_chosen():
     others = Cost("slow", 10**8, 1.0, 1.0), Cost("slower", 10, 1.0, 1.0)
     size = guess(50_000, 40_000, 10**6)
     assert choose(size, budget=10**9, others=others).chosen.solver == "slow"
@@ -248,7 +248,7 @@ def test_a_spectrum_is_planned_by_either_side():
     assert iterative.chosen.stages == (("epochs", 7.0, "epochs"),)
 
 
-def test_where_nothing_fits_the_refusal_names_the_smallest_way():
+def test_where_nothing_fits_the_refusal_names_the_smallest_solver():
     planned = mg.EDLAE().plan((300_000, 120_000, 5_000_000), memory="40 MB")
     assert planned.chosen.solver == "matrix_free"
     with pytest.raises(MemoryBudgetError, match=r"MB \(matrix_free, float32\).*raise the memory it may use to 3"):
