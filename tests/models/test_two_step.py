@@ -248,7 +248,7 @@ def test_a_file_with_a_strange_basis_is_refused(basis):
 def test_the_plan_counts_the_directions():
     size = Size(50_000, 20_000, 1_000_000, 1e8, 1e8)
     plain, more, most = (
-        model._plan(size, FitOptions(budget=10**12, solver="primal")).chosen
+        model.plan_size(size, FitOptions(budget=10**12, solver="primal")).chosen
         for model in (mg.TwoStep(), mg.TwoStep(low_pass=1, rank=64), mg.TwoStep(low_pass=1, rank=512))
     )
     assert plain.bytes + 4 * 64 * 20_000 < more.bytes < most.bytes - 4 * 448 * 20_000
@@ -269,7 +269,7 @@ def test_the_plan_counts_the_product_where_it_is_formed():
     costs = {}
     for solver in SOLVERS:
         options = FitOptions(budget=10**12, solver=solver)
-        costs[solver] = [model._plan(size, options).chosen.bytes for model in (mg.TwoStep(), mg.Tempered())]
+        costs[solver] = [model.plan_size(size, options).chosen.bytes for model in (mg.TwoStep(), mg.Tempered())]
     assert costs["primal"][0] - costs["primal"][1] == 4 * 4000**2
     assert costs["dual"][0] == costs["dual"][1]
 

@@ -154,7 +154,7 @@ def test_a_rank_without_room_leaves_the_others(split):
 def tight(split, power):
     """The memory that TwoStep needs with a rank of 4, and no more."""
     model = mg.TwoStep(l2=5, dropout=0.4, user_power=power, low_pass=1, rank=4)
-    return model._plan(measure(split.train.matrix), FitOptions(budget=10**12, threads=2)).chosen.bytes
+    return model.plan_size(measure(split.train.matrix), FitOptions(budget=10**12, threads=2)).chosen.bytes
 
 
 @pytest.mark.parametrize("power", [0, 0.5])

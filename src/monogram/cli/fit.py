@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,11 +49,10 @@ def command(
     clusters.check(recommender, cluster, chosen)
     with clusters.connection(cluster) as held:
         data = read_log(log, columns)
-        plan = recommender.plan(data, **options, cluster=held)
-        print_stderr(str(plan))
-        with resumable(scratch if plan.chosen.disk else None):
-            with live(plan) as progress, warnings_on_stderr():
+        with live() as progress, resumable(scratch, progress):
+            with warnings_on_stderr():
                 recommender.fit(data, **options, progress=progress, cluster=held)
+            progress.stop()
             recommender.save(output)
     print_stderr(str(recommender.report_))
     print_stderr(f"wrote {output}")
@@ -62,49 +61,74 @@ def command(
         print_json(summary | dataclasses.asdict(recommender.report_))
 
 
+class FitProgress:
+    """What `fit` calls: prints the plan, then on a terminal the progress of each stage and the time left."""
+
+    def __init__(self) -> None:
+        self.plan: Any = None
+        self._bar: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def planned(self, plan: Any) -> None:
+        """Print the plan of the fit; its stages are those that are shown."""
+        self.plan = plan
+        print_stderr(str(plan))
+        if sys.stderr.isatty() and plan.fits:
+            self._bar = _bar()
+            self._bar.start()
+
+    def __call__(self, stage: str, amount: float) -> None:
+        """Add to the work done in a stage."""
+        sizes = {} if self._bar is None else {name: (work, unit) for name, work, unit in self.plan.chosen.stages}
+        if stage not in sizes:
+            return
+        total, unit = sizes[stage]
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bar.add_task(stage, total=total, done="")
+        task = self._bar.tasks[self._tasks[stage]]
+        done = min(task.completed + amount, total)
+        self._bar.update(self._tasks[stage], completed=done, done=_done(unit, done, total))
+
+    def stop(self) -> None:
+        """Remove the bars from the terminal."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
 @contextmanager
-def resumable(scratch: Path | None) -> Iterator[None]:
+def live() -> Iterator[FitProgress]:
+    """The progress of a fit, which leaves nothing on the terminal at the end."""
+    progress = FitProgress()
+    try:
+        yield progress
+    finally:
+        progress.stop()
+
+
+@contextmanager
+def resumable(scratch: Path | None, progress: FitProgress) -> Iterator[None]:
     """Inside, a fit on disk that is interrupted prints how to resume it."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        if scratch is not None and any(scratch.glob("monogram-*/journal.jsonl")):
+        on_disk = progress.plan is not None and progress.plan.chosen.disk
+        if on_disk and scratch is not None and any(scratch.glob("monogram-*/journal.jsonl")):
+            progress.stop()
             print_stderr(f"stopped: finished work is in {scratch}/monogram-…; run the same command to resume")
         raise
 
 
-@contextmanager
-def live(plan: Any) -> Iterator[Callable[[str, float], None]]:
-    """Progress by stage on a terminal: the work done, its speed, and the time left."""
-    if not sys.stderr.isatty():
-        from monogram.engine.runtime.progress import silent
-
-        yield silent
-        return
+def _bar() -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    total = {stage: work for stage, work, _ in plan.chosen.stages}
-    unit = {stage: what for stage, _, what in plan.chosen.stages}
     columns = (
         TextColumn("{task.description:8}"),
         BarColumn(),
         TextColumn("{task.fields[done]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, Any] = {}
-
-        def step(stage: str, amount: float) -> None:
-            if stage not in total:
-                return
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total[stage], done="")
-            task = bar.tasks[tasks[stage]]
-            done = min(task.completed + amount, total[stage])
-            bar.update(tasks[stage], completed=done, done=_done(unit[stage], done, total[stage]))
-
-        yield step
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def _done(unit: str, done: float, total: float) -> str:

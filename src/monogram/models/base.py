@@ -21,12 +21,12 @@ from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError
-from monogram.models import clusters, parameters
+from monogram.models import alternatives, clusters, parameters
 from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_dtype, check_solver, scratch_folder
 from monogram.models.registry import names_of
 from monogram.models.report import Pruning, Report, ReportBuilder
-from monogram.planning.cost import counting
+from monogram.planning.cost import Cost, counting
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, guess, measure
 from monogram.ranking import Explanation, Recommendations
@@ -55,6 +55,9 @@ class Recommender:
     on_cluster: ClassVar[bool] = False  # whether it can be fitted on a cluster
     updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
     keeps_gram: ClassVar[bool] = False  # whether fit(keep_gram=True) can keep the Gram beside the weights
+    # Parameters with which it takes far less memory than a square array, the best first; the message of a fit over its
+    # memory budget names the first that fits.
+    lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ()
 
     def __post_init__(self) -> None:
         parameters.check(self)
@@ -116,7 +119,8 @@ class Recommender:
             solver="disk" alone it is the system's folder for temporary files. The files go when the model goes; those
             of a fit that was stopped stay, and the same fit goes on from them.
         progress : callable, optional
-            Receives the name of the stage and the work done in it since the last call.
+            Receives the name of the stage and the work done in it since the last call. Where it has a method `planned`,
+            that receives the plan of the fit first.
         cluster : `distributed.Client`, an address such as "tcp://host:8786", or "local:N" for N processes; optional
             Where the work is done: full-rank and spectral models. The result comes here, and must fit in `memory`. A
             lost worker changes nothing in it. Needs the extra `dask`.
@@ -139,7 +143,11 @@ class Recommender:
         self.__post_init__()  # a parameter may have been changed since the last check
         with parallel.blas_threads(options.threads):
             report = options.report()
-            self._warm(options)
+            solver = options.solver
+            if inputs.factorisation is None:
+                solver = self._chosen(inputs, options, report).solver
+                report.tick("plan")
+            self._warm(dataclasses.replace(options, solver=solver))
             report.tick("compile")
             with memory_.Peak() as peak:
                 weights = self._fit(inputs, options, report)
@@ -176,7 +184,7 @@ class Recommender:
         options |= {"solver": self._solver(solver, keep_gram), "scratch": scratch_folder(scratch, solver)}
         clusters.check(self, cluster, solver)
         with clusters.connection(cluster) as held:
-            return self._plan(size, FitOptions.parse(cluster=held, **options))
+            return self._full_plan(size, FitOptions.parse(cluster=held, **options))
 
     def shared_fit(self) -> SharedFit | None:
         """The computation on a log that this model shares with other models; None where it shares none."""
@@ -195,9 +203,24 @@ class Recommender:
             )
         return check_solver(solver, self.solvers)
 
-    def _plan(self, size: Size, options: FitOptions) -> Plan:
+    def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """What a fit on a log of this size costs; by default sums over the events."""
         return Plan.of(size, counting(size), dtype=options.dtype, budget=options.budget)
+
+    def _full_plan(self, size: Size, options: FitOptions) -> Plan:
+        """The plan, with other models that fit where this one does not."""
+        plan = self.plan_size(size, options)
+        if plan.chosen.bytes <= plan.budget:
+            return plan
+        return dataclasses.replace(plan, alternatives=alternatives.fitting(size, options, without=self.name))
+
+    def _chosen(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Cost:
+        """The cost of the solver that the plan chose; a fit plans once, and is refused where the plan does not fit."""
+        if report.plan is None:
+            report.plan = self._full_plan(measure(inputs.log.matrix), options)
+            if hasattr(options.progress, "planned"):
+                options.progress.planned(report.plan)
+        return report.plan.require().chosen
 
     def inputs(self, source: Any) -> FitInputs:
         """What `fit` was given, as inputs: a log, or for some models a factorisation of one."""

@@ -18,7 +18,7 @@ from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import Search
 from monogram.planning.iterative_costs import neighbours
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import Fixed, Sparse, Weights
 
 
@@ -54,12 +54,13 @@ class ItemKNN(Recommender):
     def _warm(self, options: FitOptions) -> None:
         self._weights(Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()), options)
 
-    def _plan(self, size: Size, options: FitOptions) -> Plan:
+    def plan_size(self, size: Size, options: FitOptions) -> Plan:
+        """What a fit on a log of this size costs."""
         cost = neighbours(size, self.k, dtype=options.dtype, threads=options.threads)
         return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
-        report.planned_bytes = self._plan(measure(inputs.log.matrix), options).require().chosen.bytes
+        report.planned_bytes = self._chosen(inputs, options, report).bytes
         return self._weights(inputs.log, options)
 
     def _weights(self, log: Interactions, options: FitOptions) -> Weights:

@@ -22,7 +22,7 @@ from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import RANK, Search
 from monogram.planning import iterative_costs as costs
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import FoldIn, Weights
 
 START = 0.1  # size of a random row to begin with
@@ -68,7 +68,7 @@ class WRMF(Recommender):
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         log, threads = inputs.log, options.threads
-        chosen = self._plan(measure(log.matrix), options).require().chosen
+        chosen = self._chosen(inputs, options, report)
         report.solver, report.planned_bytes = chosen.solver, chosen.bytes
         report.rank = min(self.rank, *log.matrix.shape)
         users, items = self._start(log, report.rank, options.dtype)
@@ -118,6 +118,7 @@ class WRMF(Recommender):
         small = FitOptions(dtype=options.dtype)
         type(self)(rank=2, epochs=1, solver=self.solver)._fit(FitInputs(tiny), small, small.report())
 
-    def _plan(self, size: Size, options: FitOptions) -> Plan:
+    def plan_size(self, size: Size, options: FitOptions) -> Plan:
+        """What a fit on a log of this size costs."""
         cost = costs.wrmf(self.solver, size, self.rank, self.epochs, dtype=options.dtype, threads=options.threads)
         return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)

@@ -32,7 +32,7 @@ from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
 from monogram.planning import inverse_costs
 from monogram.planning.cost import Extra
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import Weights
 from monogram.weights.common import Head
 
@@ -163,10 +163,11 @@ class FullRank(InverseModel):
             raise ParameterError(f"keep_gram keeps the Gram of the items, which solver={solver!r} avoids; use 'primal'")
         return "primal" if keep_gram else solver
 
-    def _plan(self, size: Size, options: FitOptions) -> Plan:
+    def plan_size(self, size: Size, options: FitOptions) -> Plan:
+        """What a fit on a log of this size costs."""
         diagonal = self.formula().head.needs_diagonal
         cost = inverse_costs.matrix_free(size, diagonal, dtype=options.dtype, threads=options.threads)
-        return self._planned(size, options, (cost,))
+        return self.plan_inverse(size, options, (cost,))
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
         kept = size.items**2 * np.dtype(options.dtype).itemsize if options.keep_gram else 0
@@ -184,7 +185,7 @@ class FullRank(InverseModel):
                 inputs.gram = source.gram
                 inputs.gram.setflags(write=False)  # two models share it: an update of either makes a copy
                 options = replace(options, solver="primal")
-        chosen = self._plan(measure(inputs.log.matrix), options).require().chosen
+        chosen = self._chosen(inputs, options, report)
         if chosen.solver == matrix_free.NAME:
             return fit_matrix_free(self.formula(), inputs, options, report, chosen.bytes)
         if options.keep_gram and inputs.gram is None:

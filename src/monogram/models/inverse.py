@@ -222,12 +222,13 @@ class Inverse:
         options = FitOptions.parse(dtype=dtype, memory=memory, threads=threads, solver=solver, progress=progress)
         report = options.report()
         with parallel.blas_threads(threads):
+            size = measure(data.matrix)
+            extra = Extra(bytes=recipe.copied_bytes(size.events))
+            chosen = plan_inverse(recipe, penalties, size, options, extra).require().chosen
+            report.tick("plan")
             warm(recipe, dtype)
             report.tick("compile")
             with memory_.Peak() as peak:
-                size = measure(data.matrix)
-                extra = Extra(bytes=recipe.copied_bytes(size.events))
-                chosen = plan_inverse(recipe, penalties, size, options, extra).require().chosen
                 solved = solve(recipe, penalties, FitInputs(data), options, report, chosen)
         self._set(data, (recipe, penalties), solved, report.build(peak.bytes))
 

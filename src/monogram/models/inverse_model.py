@@ -43,10 +43,11 @@ class InverseModel(Recommender):
     def _warm(self, options: FitOptions) -> None:
         inverse.warm(self.formula().recipe, options.dtype)
 
-    def _plan(self, size: Size, options: FitOptions) -> Plan:
-        return self._planned(size, options)
+    def plan_size(self, size: Size, options: FitOptions) -> Plan:
+        """What a fit on a log of this size costs."""
+        return self.plan_inverse(size, options)
 
-    def _planned(self, size: Size, options: FitOptions, others: tuple[Cost, ...] = ()) -> Plan:
+    def plan_inverse(self, size: Size, options: FitOptions, others: tuple[Cost, ...] = ()) -> Plan:
         """The plan of an inverse, with ways that need none beside it."""
         extra = self._extra(size, options)
         return inverse.plan_inverse(*self.formula().shared, size, options, extra, others, disk="disk" in self.solvers)

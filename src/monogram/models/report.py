@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from monogram.engine.runtime import memory
 from monogram.engine.runtime.progress import Stage, silent
+
+if TYPE_CHECKING:
+    from monogram.planning.plan import Plan
 
 FROZEN = "penalties frozen"  # the note of an update that leaves the penalties as they are
 LENGTH = 20  # of the lists on which pruning is measured
@@ -86,7 +90,10 @@ class Report:
 
 @dataclass(kw_only=True)
 class ReportBuilder:
-    """A report that is being collected while a fit runs; the fields have the meaning they have in `Report`."""
+    """A report that is being collected while a fit runs; the fields have the meaning they have in `Report`.
+
+    `plan` is the plan of the fit, made once.
+    """
 
     dtype: str = "float32"
     threads: int = 1
@@ -101,6 +108,7 @@ class ReportBuilder:
     seconds: dict[str, float] = field(default_factory=dict)
     note: str = ""
     unit: float | None = None
+    plan: Plan | None = None
 
     def __post_init__(self) -> None:
         self._last = time.perf_counter()

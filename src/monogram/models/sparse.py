@@ -26,7 +26,7 @@ from monogram.models.search_axes import L2, Search
 from monogram.planning import choice
 from monogram.planning.iterative_costs import slim_extra, slim_weights
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import Sparse, Weights
 
 
@@ -62,7 +62,8 @@ class SLIM(Recommender):
         tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
         self._solve(tiny, replace(options, threads=1), silent, np.inf)
 
-    def _plan(self, size: Size, options: FitOptions) -> Plan:
+    def plan_size(self, size: Size, options: FitOptions) -> Plan:
+        """What a fit on a log of this size costs."""
         if options.solver == "dual":
             raise ParameterError("solver='dual' is not one SLIM has; use solver='primal' or 'auto'")
         extra = slim_extra(size, self.l1, self.epochs, dtype=options.dtype)
@@ -71,7 +72,7 @@ class SLIM(Recommender):
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         log = inputs.log
-        chosen = self._plan(measure(log.matrix), options).require().chosen
+        chosen = self._chosen(inputs, options, report)
         report.tick("plan")
         report.solver, report.planned_bytes = chosen.solver, chosen.bytes
         most = slim_weights(log.n_items, self.l1) + (options.budget - chosen.bytes) / entry_bytes(options.dtype)

@@ -96,7 +96,8 @@ class Spectral(Recommender):
             for dtype in ("float32", "float64"):
                 data.item_gram_times(np.ones((2, 2), dtype))
 
-    def _plan(self, size: Size, options: FitOptions) -> Plan:
+    def plan_size(self, size: Size, options: FitOptions) -> Plan:
+        """What a fit on a log of this size costs."""
         return spectrum.plan(size, self._wanted() or FIRST_RANK, options, self.target != "plain")
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
@@ -130,14 +131,15 @@ class Spectral(Recommender):
             if source.user_power and source.target == "plain":
                 report.note = f"user_power {source.user_power:g}: that of the spectrum"
             return source
-        rank = wanted or FIRST_RANK
+        rank, chosen = wanted or FIRST_RANK, self._chosen(inputs, options, report)
         while True:
             power = 1.0 if self.target == "rg2" else 0.0
-            found = spectrum.decompose(inputs.log, rank, options, report, target=self.target, power=power)
+            found = spectrum.decompose(inputs.log, rank, options, report, chosen, target=self.target, power=power)
             held = Spectrum.of_pairs(inputs.log, found, self.target, power)
             if wanted is not None or self._enough(held):
                 return held
             rank *= 2
+            chosen = spectrum.plan(measure(inputs.log.matrix), rank, options, self.target != "plain").require().chosen
 
     def _check(self, given: Spectrum, wanted: int | None) -> None:
         name = type(self).__name__
@@ -287,6 +289,7 @@ class LRR(Spectral):
     """
 
     name: ClassVar[str] = "lrr"
+    lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ({"rank": 256}, {"rank": 64}, {"rank": 16})
     rank: int = param(64, "number of directions", low=1, high=1e6, search=RANK)
     l2: float | tuple[float, ...] = param(
         100.0,
@@ -354,9 +357,10 @@ class RG2(Spectral):
         base = -(vectors @ (scale * sums))
         return Factors(vectors, vectors, scale, base, float(len(vectors)))
 
-    def _plan(self, size: Size, options: FitOptions) -> Plan:
+    def plan_size(self, size: Size, options: FitOptions) -> Plan:
+        """What a fit on a log of this size costs."""
         if self.solver == "closed_form":
-            return super()._plan(size, options)
+            return super().plan_size(size, options)
         cost = alternating(self.solver, size, self.rank, self.epochs, dtype=options.dtype, threads=options.threads)
         return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
@@ -366,7 +370,7 @@ class RG2(Spectral):
         if inputs.factorisation is not None:
             raise ParameterError(f"solver={self.solver!r} uses no Spectrum; give the log, or use solver='closed_form'")
         matrix = inputs.log.matrix
-        report.planned_bytes = self._plan(measure(matrix), options).require().chosen.bytes
+        report.planned_bytes = self._chosen(inputs, options, report).bytes
         report.tick("plan")
         report.solver, report.rank = self.solver, min(self.rank, *matrix.shape)
         problem = rg2.problem(matrix, self.l2, self.penalty, dtype=options.dtype, threads=options.threads)

@@ -28,6 +28,7 @@ from monogram.models.context import FitOptions, check_solver
 from monogram.models.files import finite, log_from, log_tensors
 from monogram.models.report import ReportBuilder
 from monogram.planning.choice import plan_spectrum
+from monogram.planning.cost import Cost
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, measure
 
@@ -85,7 +86,9 @@ class Spectrum:
         check_solver(solver)
         options = FitOptions.parse(dtype=dtype, memory=memory, threads=threads, solver=solver, progress=progress)
         with parallel.blas_threads(threads):
-            found = decompose(data, rank, options, options.report(), target=target, power=power, tolerance=tolerance)
+            chosen = _chosen(data, rank, options, target, power)
+            report = options.report()
+            found = decompose(data, rank, options, report, chosen, target=target, power=power, tolerance=tolerance)
         self._hold(data, found, target, power)
 
     def _hold(
@@ -147,7 +150,8 @@ class Spectrum:
         start = np.where((place >= 0)[:, None], self.vectors[place], 0).astype(self.vectors.dtype)
         with parallel.blas_threads(threads):
             how = {"target": self.target, "power": self.user_power, "tolerance": tolerance}
-            found = decompose(data, wanted, options, options.report(), start=start, **how)
+            chosen = _chosen(data, wanted, options, self.target, self.user_power)
+            found = decompose(data, wanted, options, options.report(), chosen, start=start, **how)
         before = self.products + (self.saved or 0)  # those of the one that started at random
         saved = before - found.products if before else None
         return Spectrum.of_pairs(data, found, self.target, self.user_power, saved)
@@ -230,20 +234,24 @@ def plan(size: Size, rank: int, options: FitOptions, weighted: bool = False) -> 
     return spectral_plan(options.cluster, size, cost, options.budget, options.dtype)
 
 
+def _chosen(log: Interactions, rank: int, options: FitOptions, target: str, power: float) -> Cost:
+    """The cost of the solver that the plan chose."""
+    return plan(measure(log.matrix), rank, options, power != 0 or target != "plain").require().chosen
+
+
 def decompose(
     log: Interactions,
     rank: int,
     options: FitOptions,
     report: ReportBuilder,
+    chosen: Cost,
     *,
     target: str = "plain",
     power: float = 0.0,
     tolerance: float | None = None,
     start: NDArray[Any] | None = None,
 ) -> spectrum.EigenPairs:
-    """The leading pairs of a log, within the budget of the options; for `start` see `of_data`."""
-    weighted = power != 0 or target != "plain"
-    chosen = plan(measure(log.matrix), rank, options, weighted).require().chosen
+    """The leading pairs of a log, by the chosen solver; `report` records how it went; for `start` see `of_data`."""
     report.tick("plan")
     report.planned_bytes = chosen.bytes
     matrix, shift = _weighted(log.matrix, target, power)

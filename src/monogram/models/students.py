@@ -27,7 +27,7 @@ from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import DROPOUT, L2, RANK
 from monogram.planning.cost import Extra
 from monogram.planning.lowrank_costs import student_extra
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import Factors, Weights
 
 LOOPS = {
@@ -68,7 +68,7 @@ class Student(InverseModel):
     def _solve(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Solved:
         source: Inverse | None = inputs.factorisation
         if source is None:
-            chosen = self._plan(measure(inputs.log.matrix), options).require().chosen
+            chosen = self._chosen(inputs, options, report)
             return inverse.solve(*self.formula().shared, inputs, options, report, chosen)
         source.serves(self.formula(), options)
         report.reused(source.report_)

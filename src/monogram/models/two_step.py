@@ -29,7 +29,7 @@ from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
 from monogram.planning.cost import Extra
 from monogram.planning.lowrank_costs import two_step_extra
-from monogram.planning.size import Size, measure
+from monogram.planning.size import Size
 from monogram.weights import Dense, TwoStepDual, Weights
 
 ROWS = 1024  # of the weights, to which the projection is added at once
@@ -89,7 +89,7 @@ class TwoStep(InverseModel):
                 "TwoStep takes no Inverse in place of a log: its product needs the array; fit on the log"
             )
         log = inputs.log
-        basis, chosen = None, self._plan(measure(log.matrix), options).require().chosen
+        basis, chosen = None, self._chosen(inputs, options, report)
         report.tick("plan")
         if self.directions:
             basis = math.sqrt(self.low_pass) * directions(log, self.directions, options, report.tick)

@@ -69,14 +69,13 @@ def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads:
     """
     name, threads = np.dtype(dtype).name, parallel.count(threads)
     columns, width = probing.fitted(size.items, diagonal), solver.width(size.users, size.items, name)
-    blocks = min(columns, width) * solver.column_bytes(size.users, size.items, name)
-    slabs = 8 * solver.SLAB * (2 * size.items + size.users)
+    vectors = (128 if diagonal else 48) * size.items  # d, ℓ, row pointers; c and its error, the moments of the probes
     flops = 4.0 * size.events * solver.USUAL_STEPS
     _, copying = calibrate(name, threads)
     seconds = flops / 2 * np.dtype(dtype).itemsize / (copying * GATHER_SHARE)
     return Cost(
         solver=solver.NAME,
-        bytes=8 * size.events + 80 * size.items + slabs + blocks + WORKSPACE,
+        bytes=8 * size.events + vectors + _columns(size, min(columns, width), diagonal, name) + WORKSPACE,
         flops=columns * flops,
         seconds=columns * seconds,
         advice="use dtype float32" if name == "float64" else "use a larger machine",
@@ -84,6 +83,33 @@ def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads:
         flops_per_history=flops,
         seconds_per_history=seconds,
     )
+
+
+def _columns(size: Size, width: int, diagonal: bool, dtype: str) -> int:
+    """Memory of the columns that a matrix-free fit solves side by side: that of the part which takes most.
+
+    The certificate of eight columns keeps them beside others that are solved more finely. The probes of the diagonal
+    keep their signs, and are then read in slabs of eight. Blocks that are freed and allocated again, batch after batch,
+    leave gaps in the heap: about one block and two slabs.
+    """
+    certificate = _solving(size, min(size.items, solver.SLAB), dtype) + 8 * solver.SLAB * size.items
+    if not diagonal:
+        return certificate
+    slabs = 8 * solver.SLAB * (6 * size.items + size.users)
+    probes = width * size.items + max(_solving(size, width, dtype), 8 * width * size.items + slabs)
+    gaps = (width * np.dtype(dtype).itemsize + 2 * 8 * solver.SLAB) * size.items
+    return max(certificate, probes + gaps)
+
+
+def _solving(size: Size, width: int, dtype: str) -> int:
+    """Memory of `matrix_free.solve` for so many columns: a solution in float64, and vectors in the working precision.
+
+    It takes most in a step of conjugate gradients, or where the residual is measured, in slabs in float64.
+    """
+    itemsize = np.dtype(dtype).itemsize
+    step = width * solver.column_bytes(size.users, size.items, dtype)
+    slabs = 8 * solver.SLAB * (2 * size.items + max(size.items, size.users))
+    return max(step, width * size.items * (8 + 2 * itemsize) + slabs)
 
 
 def beside_tiles(size: Size, threads: int) -> int:

@@ -85,7 +85,7 @@ class SharedInverses:
             self.gram(shared[0])
             budget -= self.gram_bytes
         options = self._options(budget)
-        chosen = largest._planned(self.size, options).require().chosen
+        chosen = largest.plan_inverse(self.size, options).require().chosen
         solved = invert(*shared, FitInputs(self.log, gram=self._gram), options, options.report(), chosen)
         check_finite(solved.inverse.diagonal)
         return Inverse.of_solved(self.log, shared, solved)
@@ -143,7 +143,7 @@ class SharedInverses:
         return max(planned, key=lambda pair: pair[0].bytes)
 
     def _plan(self, model: InverseModel, budget: int) -> Plan:
-        return model._plan(self.size, self._options(budget))
+        return model.plan_size(self.size, self._options(budget))
 
     def _options(self, budget: int) -> FitOptions:
         return FitOptions(dtype=self.dtype, budget=budget, threads=self.threads)

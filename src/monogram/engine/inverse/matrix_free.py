@@ -121,8 +121,8 @@ def column_bytes(users: int, items: int, dtype: str) -> int:
     return items * (8 + 3 * size) + users * size
 
 
-def solve(system: System, right: Csr, *, tolerance: float | Float64, threads: int = 1) -> CgSolution:
-    """Solve (S + Λ)z = h for each row h of a CSR batch (best at most `system.width` rows).
+def solve(system: System, right: Csr | ScaledSigns, *, tolerance: float | Float64, threads: int = 1) -> CgSolution:
+    """Solve (S + Λ)z = h for each row h of a CSR batch or of `ScaledSigns` (best at most `system.width` rows).
 
     A column stops where ‖h − (S + Λ)z‖ is at most `tolerance` (one for all, or one for each) times ‖h‖, or where a
     round no longer halves the residual.
@@ -149,12 +149,14 @@ def solve(system: System, right: Csr, *, tolerance: float | Float64, threads: in
 def _descend(system: System, rest: Float, solution: Float64, at: Indices, goal: Float64, threads: int) -> int:
     """Run conjugate gradients from a residual, adding to the columns `at` of the solution; the number of steps."""
     inverse = 1 / system.diagonal
-    direction = (rest * inverse[:, None]).astype(rest.dtype)
+    direction = np.empty_like(rest)
+    np.multiply(rest, inverse[:, None], out=direction, casting="same_kind")  # no block in float64 for a moment
     strength = _total(_products(rest, direction))
     for step in range(1, STEPS + 1):
         image, curve = system.apply(direction, threads)
         size = np.divide(strength, curve, out=np.zeros_like(curve), where=curve > 0)
         after, squared = _moved(solution, at, rest, direction, image, inverse, size, threads)
+        del image  # or it would stand beside the next one
         on = (squared > goal**2) & (curve > 0)
         if not on.any():
             return step
@@ -216,30 +218,59 @@ def certificate(system: System, *, tolerance: float, threads: int = 1) -> tuple[
     right, own = units(chosen, len(system.penalties)), (chosen, np.arange(len(chosen)))
     solved = solve(system, right, tolerance=tolerance, threads=threads)
     c = solved.columns[own]
-    slopes = _without_diagonal(solved.columns, own) / c
+    slopes = _slopes(solved.columns, own, c)
     largest = max(float(np.abs(slopes).max()), 1e-30)
     residual = float((solved.residuals / c).max() / system.d.max())
     error = float((solved.residuals / c).max() / system.penalties[system.d > 0].min()) / largest
     if error > 1e-3:
         finer = solve(system, right, tolerance=tolerance / 1000, threads=threads).columns
-        error = float(np.abs(_without_diagonal(finer, own) / finer[own] - slopes).max()) / largest
+        finer = _slopes(finer, own, finer[own])
+        finer -= slopes
+        error = float(np.abs(finer, out=finer).max()) / largest
     return residual, error
 
 
-def _without_diagonal(columns: Float64, own: Any) -> Float64:
-    out = columns.copy()
-    out[own] = 0.0
-    return out
+def _slopes(columns: Float64, own: Any, c: Float64) -> Float64:
+    """The columns of −B from those of C, in place: divided by the entry on the diagonal, which becomes 0."""
+    columns[own] = 0.0
+    columns /= c
+    return columns
 
 
-def _norms(rows: Csr) -> Float64:
+@dataclass(frozen=True)
+class ScaledSigns:
+    """Right-hand sides with the entries ±scale at the same items: one byte an entry, where a CSR batch takes 16.
+
+    Attributes
+    ----------
+    signs : 1 or −1, int8, one row a right-hand side and one column for each of the items
+    scale : size of the entry of each item
+    items : indices of the items
+    shape : right-hand sides × all items
+    """
+
+    signs: NDArray[np.int8]
+    scale: Float64
+    items: Indices
+    shape: tuple[int, int]
+
+
+def _norms(rows: Csr | ScaledSigns) -> Float64:
+    if isinstance(rows, ScaledSigns):  # all rows have the same norm
+        norm = np.zeros(1)
+        _row_norms(np.array([0, len(rows.scale)]), rows.scale, norm)
+        return np.repeat(norm, rows.shape[0])
     out = np.zeros(rows.shape[0])
     _row_norms(rows.indptr, rows.data, out)
     return out
 
 
-def _add_rows(right: Csr, rows: Indices, out: Float) -> None:
-    """Add rows of a CSR batch to the columns of a block."""
+def _add_rows(right: Csr | ScaledSigns, rows: Indices, out: Float) -> None:
+    """Add rows of a batch, CSR or `ScaledSigns`, to the columns of a block."""
+    if isinstance(right, ScaledSigns):
+        for k, row in enumerate(rows):
+            out[right.items, k] += (right.signs[row] * right.scale).astype(out.dtype)
+        return
     for k, row in enumerate(rows):
         part = slice(right.indptr[row], right.indptr[row + 1])
         out[right.indices[part], k] += right.data[part].astype(out.dtype)

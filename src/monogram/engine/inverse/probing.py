@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.inverse import matrix_free
@@ -62,6 +61,7 @@ def exact_diagonal(
         )
         out[start : start + len(mine)] = solved.columns[mine, np.arange(len(mine))] + solved.products
         converged &= solved.converged
+        del solved  # else it would be held beside the next one
         stage("diagonal", len(mine))
     return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), converged
 
@@ -101,14 +101,14 @@ def _estimate(
     for start in range(0, number, system.width):
         size = min(system.width, number - start)
         signs = rng.integers(0, 2, (size, len(items)), dtype=np.int8) * 2 - 1
-        places, pointers = np.tile(items, size), np.arange(size + 1) * len(items)
-        right = sp.csr_array(((signs * scale).ravel(), places, pointers), shape=(size, len(system.penalties)))
+        right = matrix_free.ScaledSigns(signs, scale, items, (size, len(system.penalties)))
         columns = matrix_free.solve(system, right, tolerance=COARSE, threads=threads).columns
         for first in range(0, size, matrix_free.SLAB):
             mine = slice(first, min(first + matrix_free.SLAB, size))
             first_order = _off_diagonal_products(system, items, signs[mine].T / scale[:, None], threads)
             sign = signs[mine].T / scale[:, None]
             moments.add(sign * columns[items, mine], sign * first_order / system.diagonal[items][:, None])
+        del columns  # else they would be held beside the next ones
         stage("diagonal", size)
     mean, errors = moments.estimate()
     return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors
