@@ -199,7 +199,7 @@ def test_the_loops_end_below_the_closed_forms_and_near_the_best(loop, seed):
 def test_zero_diagonal_ends_near_the_best_under_its_constraint(seed):
     problem, gram, full, left, right = started(seed=seed)
     found = student_loops.zero_diagonal(problem, left, right, epochs=1000, tolerance=1e-10)
-    np.testing.assert_allclose(students.rows(found.left, found.right), 0, atol=1e-12)
+    np.testing.assert_allclose(students.row_products(found.left, found.right), 0, atol=1e-12)
     assert all(after <= before * (1 + 1e-9) for before, after in zip(found.record, found.record[1:], strict=False))
     best = lowest(problem, gram, full, 3, weight=1e5)
     assert found.record[-1] <= 1.02 * best, "one start against six: it may end in another valley"
@@ -213,10 +213,10 @@ def test_each_step_of_zero_diagonal_is_the_best_under_its_constraint():
     right = np.linalg.qr(right)[0]
     left = student_loops._bare_left(problem, right)
     for u, v in ((left, right), student_loops._bare_right(problem, left)):
-        np.testing.assert_allclose(students.rows(u, v), 0, atol=1e-9)
+        np.testing.assert_allclose(students.row_products(u, v), 0, atol=1e-9)
         slope = full @ u @ v.T - gram
         gradient, other = (slope @ v, v) if u is left else (slope.T @ u, u)
-        multipliers = students.rows(gradient, other) / students.rows(other, other)
+        multipliers = students.row_products(gradient, other) / students.row_products(other, other)
         np.testing.assert_allclose(gradient, multipliers[:, None] * other, atol=1e-8)
 
 

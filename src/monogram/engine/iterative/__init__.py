@@ -1,1 +1,1 @@
-"""Solvers that run in epochs."""
+"""Iterative solvers that run in epochs: weighted matrix factorisation, RG², SLIM."""

@@ -12,8 +12,8 @@ and the objective of both penalties is
 - "plain" (P3 eq. 22): w_u·ρ_u = b = λ.
 
 The weights do not depend on the item, so a half-step diagonalises one K × K Gramian for all rows: with
-QᵀQ = E·diag(g)·Eᵀ and Q rotated to QE (f does not see a rotation of both factors), P_u = T_u·Q / (g + ρ_u); likewise
-Q = (diag(w)T)ᵀP / (g + b) with g of Pᵀdiag(w)P. T is held as sparse minus rank one: O(|D|K + (m+N)K²) an epoch.
+QᵀQ = E·diag(g)·Eᵀ and Q rotated to QE (a rotation of both factors leaves f unchanged), P_u = T_u·Q / (g + ρ_u); also
+Q = (diag(w)T)ᵀP / (g + b) with g of Pᵀdiag(w)P. T is stored as sparse minus rank one: O(|D|K + (m+N)K²) an epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from monogram.engine.gram.accumulate import row_sums
 from monogram.engine.gram.operators import multiply
 from monogram.engine.linalg.products import SLAB, Factor, dot, inner, slabs
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.engine.runtime.progress import Between, Stage, silent
 from monogram.errors import NumericalError, ParameterError
 
@@ -38,22 +38,22 @@ PENALTIES = ("weighted", "plain")
 
 @dataclass(frozen=True)
 class Rg2Problem:
-    """The objective f, with what its solvers multiply by.
+    """The objective f and the matrices of its solvers.
 
     Attributes
     ----------
     matrix : N·diag(1/|I_u|)·R as CSR
     by_item : its transpose times diag(w), which is Rᵀ/(2|D|), as CSR
     weights : w; 0 for a user without events
-    user_ridge : ρ, one number or one a user (∞ where w = 0)
+    user_ridge : ρ, one number, or one for each user (∞ where w = 0)
     item_ridge : b
     constant : Σ w_u·T_ui²
     events : |D|
     threads : of the sparse products
     """
 
-    matrix: Any
-    by_item: Any
+    matrix: Csr
+    by_item: Csr
     weights: Float64
     user_ridge: float | Float64
     item_ridge: float
@@ -63,15 +63,15 @@ class Rg2Problem:
 
     def times(self, items: Factor) -> Factor:
         """The product T·Q."""
-        found = multiply(self.matrix, items, self.threads)
-        found -= _sums(items).astype(found.dtype)
-        return found
+        out = multiply(self.matrix, items, self.threads)
+        out -= _sums(items).astype(out.dtype)
+        return out
 
     def transpose_times(self, users: Factor) -> Factor:
         """The product (diag(w)·T)ᵀ·P."""
-        found = multiply(self.by_item, users, self.threads)
-        found -= _sums(users, self.weights).astype(found.dtype)
-        return found
+        out = multiply(self.by_item, users, self.threads)
+        out -= _sums(users, self.weights).astype(out.dtype)
+        return out
 
     @property
     def user_penalties(self) -> Float64:
@@ -99,12 +99,12 @@ class Rg2Problem:
 
 @dataclass(frozen=True)
 class Record:
-    """How an iteration went.
+    """The course of an iteration.
 
     Attributes
     ----------
     objectives : at the start, then after each epoch
-    converged : whether the rule that stops it was met within the epochs
+    converged : whether the stopping rule was met within the epochs
     """
 
     objectives: tuple[float, ...]
@@ -118,7 +118,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Rg2Solution:
-    """Factors P and Q, with P best for Q and Q rotated so that QᵀQ = diag(spread); P·Qᵀ approximates T."""
+    """Factors P and Q with P·Qᵀ ≈ T: P is optimal for Q, and Q is rotated so that QᵀQ = diag(spread)."""
 
     users: Factor
     items: Factor
@@ -127,7 +127,7 @@ class Rg2Solution:
 
 
 def problem(
-    matrix: Any, l2: float, penalty: str = "weighted", *, dtype: str = "float32", threads: int = 1
+    matrix: Csr, l2: float, penalty: str = "weighted", *, dtype: str = "float32", threads: int = 1
 ) -> Rg2Problem:
     """Set up RG² for a log R (CSR, weights above 0) and λ = l2."""
     if penalty not in PENALTIES:
@@ -136,7 +136,7 @@ def problem(
     sums = row_sums(matrix)
     total = float(sums.sum())
     if not total > 0:
-        raise NumericalError("the log has no events, so that RG² has no target; give one with events")
+        raise NumericalError("the log has no events, so RG² has no target; expected a log with events")
     weights = sums / (2.0 * items * total)
     reach = np.divide(items, sums, out=np.zeros_like(sums), where=sums > 0)
     target = matrix.astype(np.float64)
@@ -152,10 +152,10 @@ def problem(
     return Rg2Problem(target.astype(dtype), by_item.astype(dtype), weights, *ridges, constant, total, threads)
 
 
-def scaled_target(matrix: Any) -> tuple[float, tuple[Float64, Float64]]:
+def scaled_target(matrix: Csr) -> tuple[float, tuple[Float64, Float64]]:
     """The target T̃ = diag(√w)·T as sparse minus rank one: the factor of its sparse part, and (√w, 1).
 
-    The sparse part is diag(√v)·R with the users' weights v_u = N/(2|D|)·|I_u|⁻¹: see `weighting`, power 1.
+    The sparse part is diag(√v)·R with the users' weights v_u = N/(2|D|)·|I_u|⁻¹: see `user_weights`, power 1.
     """
     items, sums = matrix.shape[1], row_sums(matrix)
     total = max(float(sums.sum()), 1e-300)
@@ -175,20 +175,20 @@ def als(
 ) -> Rg2Solution:
     """Alternating least squares: each epoch the best Q for P, then the best P for Q.
 
-    Between the two P·A⁻ᵀ and Q·A take their place, with the A for which the penalties are least: P·Qᵀ stays as it is.
-    The half-steps alone get there too, but for a small λ in very many epochs.
+    Between the two half-steps P and Q are replaced by P·A⁻ᵀ and Q·A with the A of the least penalty (P·Qᵀ does not
+    change). The half-steps alone converge too, but for a small λ only in very many epochs.
 
     Parameters
     ----------
-    problem : what `problem` gave; its precision is that of the factors
+    problem : result of `problem`; the factors have its precision
     rank : K
-    epochs : at most so many
-    tolerance : stop when an epoch lowers the objective by no more than this share of it; below 0 never
-    seed : of the random Q it starts from
-    start : Q to start from instead
+    epochs : maximum number
+    tolerance : stop when an epoch lowers the objective by at most this share; never if below 0
+    seed : of the random initial Q
+    start : initial Q, instead
     between : called after each epoch but the last
     """
-    items = started(problem, rank, seed, start)
+    items = initial_items(problem, rank, seed, start)
     items, users, spread, gram, value = best_users(problem, items, inner(items, items))
     values, converged = [value], False
     while len(values) <= epochs and not converged:
@@ -199,23 +199,23 @@ def als(
         values.append(value)
         stage("epochs", 1.0)
         if between is not None and len(values) <= epochs and not converged:
-            _tell(between, Rg2Solution(users, items, spread, Record(tuple(values), converged)))
+            _report(between, Rg2Solution(users, items, spread, Record(tuple(values), converged)))
     return Rg2Solution(users, items, spread, Record(tuple(values), converged))
 
 
-def _tell(between: Between, now: Rg2Solution) -> None:
-    between(now.record.epochs, lambda: now)
+def _report(between: Between, state: Rg2Solution) -> None:
+    between(state.record.epochs, lambda: state)
 
 
-def fold_in(problem: Rg2Problem, found: Rg2Solution) -> tuple[Factor, Factor, Float64, Float64, float, float]:
-    """The factors by which any history is scored: left, right, scale, base, length and ridge of `weights.Factors`.
+def fold_in(problem: Rg2Problem, solution: Rg2Solution) -> tuple[Factor, Factor, Float64, Float64, float, float]:
+    """Factors that score any history: left, right, scale, base, length and ridge of `weights.Factors`.
 
     With s = 1ᵀQ and t = N·h/|h| − 1: under the weighted penalty p = t·Q/(g + λN), whose part without h is the base;
-    under the plain one p = (N·hQ/|h| − s)/(g + 2λN|D|/|h|), where no part is without h.
+    under the plain penalty p = (N·hQ/|h| − s)/(g + 2λN|D|/|h|), which has no such part.
     """
-    items, sums, number = found.items, _sums(found.items), len(found.items)
-    _, sound = _sound(found.spread, problem.user_ridge, items.dtype)
-    spread = np.where(sound, found.spread, np.inf)
+    items, sums, number = solution.items, _sums(solution.items), len(solution.items)
+    _, sound = _sound(solution.spread, problem.user_ridge, items.dtype)
+    spread = np.where(sound, solution.spread, np.inf)
     if isinstance(problem.user_ridge, float):
         scale = 1.0 / (spread + problem.user_ridge)
         return items, items, scale, -(items @ (sums * scale)), float(number), 0.0
@@ -230,27 +230,27 @@ def half_step(
     ridge: float | Float64,
     gauge: Float64 | None = None,
 ) -> tuple[Factor, Factor, Float64]:
-    """The best factor for a fixed one: the fixed one rotated, the best one, and the diagonal of the rotated Gramian.
+    """The optimal factor for a fixed one: the fixed factor rotated, the optimal factor, and the diagonal Gramian.
 
     Parameters
     ----------
-    apply : multiplies by the target (and the weights) from the side of the fixed factor
+    apply : multiplies the fixed factor by the target (and the weights)
     gram : Gramian of the fixed factor
-    ridge : one number, or one a row of the factor sought
+    ridge : one number, or one for each row of the optimal factor
     gauge : K × K; the fixed factor is multiplied by it first
     """
-    spread, turn = scipy.linalg.eigh(gram if gauge is None else gauge.T @ gram @ gauge, check_finite=False)
-    turn = turn if gauge is None else gauge @ turn
-    rotated = fixed @ turn.astype(fixed.dtype)
-    found = apply(rotated)
+    spread, rotation = scipy.linalg.eigh(gram if gauge is None else gauge.T @ gram @ gauge, check_finite=False)
+    rotation = rotation if gauge is None else gauge @ rotation
+    rotated = fixed @ rotation.astype(fixed.dtype)
+    best = apply(rotated)
     alive, sound = _sound(spread, ridge, fixed.dtype)
     rotated[:, ~alive] = 0
-    _shrink(found, np.where(sound, spread, np.inf), ridge)
-    return rotated, found, np.where(alive, spread, 0.0)
+    _shrink(best, np.where(sound, spread, np.inf), ridge)
+    return rotated, best, np.where(alive, spread, 0.0)
 
 
 def settled(gain: float, value: float, tolerance: float) -> bool:
-    """Whether what is to be gained is no more than this share of the objective; never for a tolerance below 0."""
+    """Whether the gain is at most this share of the objective; never for a tolerance below 0."""
     return tolerance >= 0 and gain <= tolerance * abs(value)
 
 
@@ -260,10 +260,10 @@ def _sums(block: Factor, weights: Float64 | None = None) -> Float64:
 
 
 def _sound(spread: Float64, ridge: float | Float64, dtype: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which directions of a fixed factor are there at all, and which may be divided by.
+    """Which directions of a fixed factor are nonzero, and which can be divided by.
 
-    Below the first bound a direction is rounding of the largest: the penalty took it, and it is set to 0 before it
-    becomes a denormal number. Without a penalty to speak of, the second bound makes the inverse a pseudo-inverse.
+    A direction below the first bound is rounding error of the largest one: it is set to 0 before it becomes a denormal
+    number. Where the penalty is negligible, the second bound makes the inverse a pseudo-inverse.
     """
     accuracy, most = float(np.finfo(dtype).eps), float(spread[-1])
     alive = spread > max(most * accuracy**2, float(np.finfo(dtype).tiny))
@@ -272,7 +272,7 @@ def _sound(spread: Float64, ridge: float | Float64, dtype: Any) -> tuple[NDArray
 
 
 def _shrink(block: Factor, spread: Float64, ridge: float | Float64) -> None:
-    """Divide by g + ρ, for one ρ or for each row, in place; an infinite g or ρ leaves 0."""
+    """Divide by g + ρ in place, for one ρ or one for each row; an infinite g or ρ gives 0."""
     if isinstance(ridge, float):
         block *= (1.0 / (spread + ridge)).astype(block.dtype)
         return
@@ -282,10 +282,10 @@ def _shrink(block: Factor, spread: Float64, ridge: float | Float64) -> None:
 
 
 def _balance(problem: Rg2Problem, users: Factor, spread: Float64, gram_items: Float64) -> Float64 | None:
-    """The A for which P·A⁻ᵀ and Q·A bear the least penalty, where Pᵀdiag(w)P = diag(spread).
+    """The A for which P·A⁻ᵀ and Q·A have the least penalty, where Pᵀdiag(w)P = diag(spread).
 
     With R·Rᵀ = Σ w_u·ρ_u·P_uᵀP_u and Rᵀ(b·QᵀQ)R = E·diag(m²)·Eᵀ it is R·E·diag(m^−½): both penalties become diag(m).
-    Directions too weak to be told from rounding are scaled as if they were a little stronger.
+    Eigenvalues at the level of rounding errors are raised to that level.
     """
     if isinstance(problem.user_ridge, float):
         root = np.diag(_lifted(problem.user_ridge * spread))
@@ -298,23 +298,23 @@ def _balance(problem: Rg2Problem, users: Factor, spread: Float64, gram_items: Fl
 
 
 def _lifted(values: Float64) -> Float64:
-    """Square roots of eigenvalues, those of rounding lifted above it."""
+    """Square roots of eigenvalues, which are first raised to at least the level of rounding errors."""
     return np.asarray(np.sqrt(np.maximum(values, len(values) * float(np.finfo(np.float64).eps) * values.max())))
 
 
 def best_users(
     problem: Rg2Problem, items: Factor, gram_items: Float64, gauge: Float64 | None = None
 ) -> tuple[Factor, Factor, Float64, Float64, float]:
-    """Q rotated, the best P for it, diag QᵀQ, Pᵀdiag(w)P, and the objective."""
+    """Q rotated, the optimal P, diag QᵀQ, Pᵀdiag(w)P, and the objective."""
     items, users, spread = half_step(problem.times, items, gram_items, problem.user_ridge, gauge)
     gram = inner(users, users, problem.weights)
-    # P is best: T_u·Q = P_u∘(g + ρ_u), so that no further product with T is needed.
+    # P is optimal: T_u·Q = P_u∘(g + ρ_u), so no further product with T is needed.
     cross = float(spread @ np.diagonal(gram)) + problem.penalty(users, users, gram)
     return items, users, spread, gram, problem.value(users, gram, np.diag(spread), cross)
 
 
-def started(problem: Rg2Problem, rank: int, seed: int, start: Factor | None) -> Factor:
-    """Q to start from."""
+def initial_items(problem: Rg2Problem, rank: int, seed: int, start: Factor | None) -> Factor:
+    """The initial Q: `start`, or random."""
     items, dtype = problem.matrix.shape[1], problem.matrix.dtype
     if start is None:
         return np.asarray(np.random.default_rng(seed).standard_normal((items, rank)) / np.sqrt(rank), dtype)

@@ -4,12 +4,12 @@ With half-gradients g_P = w∘(P·QᵀQ − T·Q + ρ∘P) and g_Q = Q·Pᵀdiag
 
     w∘(X·QᵀQ + P·YᵀQ + ρ∘X) = −g_P,    Y·Pᵀdiag(w)P + Q·Xᵀdiag(w)P + b·Y = −g_Q
 
-roughly, by conjugate gradients preconditioned with the diagonal blocks: all products go through K × K Gramians. The
-length of the step minimises f along it, which is a polynomial of degree four, so f never rises.
+approximately, by conjugate gradients preconditioned with the diagonal blocks; all products go through K × K Gramians.
+The step length minimises f along the step, a polynomial of degree four, so f never increases.
 
-The neglected part of the Hessian is the residual's. Near the optimum of the weighted penalty that leaves a rate of
-σ_{K+1}/σ_K an epoch (σ of diag(√w)·T), where alternating least squares has its square: this solver is for comparison
-with the paper, and a ground for encoders that have no half-step.
+Gauss–Newton neglects the residual term of the Hessian. Near the optimum of the weighted penalty the convergence rate is
+σ_{K+1}/σ_K per epoch (σ of diag(√w)·T), while alternating least squares has its square. This solver serves comparison
+with the paper, and encoders without a closed half-step.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from functools import partial
 import numpy as np
 import scipy.linalg
 
-from monogram.engine.iterative.rg2 import Record, Rg2Problem, Rg2Solution, best_users, settled, started
+from monogram.engine.iterative.rg2 import Record, Rg2Problem, Rg2Solution, best_users, initial_items, settled
 from monogram.engine.linalg.products import Factor, dot, inner
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import Between, Stage, silent
 
 INNER = 30  # steps of conjugate gradients
-FORCING = 0.3  # they stop at this share of the gradient, in the preconditioner's norm
+FORCING = 0.3  # conjugate gradients stop at this share of the gradient, in the norm of the preconditioner
 ROWS = 1024  # summed at once in the precision of the factors
 Pair = tuple[Factor, Factor]
 
@@ -42,17 +42,17 @@ def newton_cg(
     stage: Stage = silent,
     between: Between | None = None,
 ) -> Rg2Solution:
-    """Gauss–Newton steps on (P, Q) jointly, closed by the best P for the last Q.
+    """Gauss–Newton steps on (P, Q) jointly; the result has the optimal P for the last Q.
 
     Parameters
     ----------
-    problem : what `rg2.problem` gave
+    problem : result of `rg2.problem`
     rank : K
-    epochs : at most so many steps
-    tolerance : stop when ‖∇f/2‖² ≤ tolerance·f in the norm of the inverse diagonal blocks of the Hessian; that is what
-        the best P for Q, and the best Q for P, would take off f, each by itself
-    seed : of the random Q it starts from
-    start : (P, Q) to start from instead
+    epochs : maximum number of steps
+    tolerance : stop when ‖∇f/2‖² ≤ tolerance·f in the norm of the inverse diagonal blocks of the Hessian; that is
+        the reduction of f by the optimal P for Q, plus that by the optimal Q for P
+    seed : of the random initial Q
+    start : initial (P, Q), instead
     between : called after each step but the last
     """
     point = _Point.begin(problem, rank, seed, start)
@@ -65,43 +65,44 @@ def newton_cg(
         converged = settled(size, point.value, tolerance)
         if not converged:
             following = point.moved(model.solved(slope, divided, size))
-            converged = following is point  # rounding leaves nothing to gain
+            converged = following is point  # no further gain beyond rounding errors
             point = following
             values.append(point.value)
             stage("epochs", 1.0)
             if between is not None and len(values) <= epochs and not converged:
-                between(len(values) - 1, partial(_closed, point, values, converged))
-    return _closed(point, values, converged)
+                between(len(values) - 1, partial(_finished, point, values, converged))
+    return _finished(point, values, converged)
 
 
-def _closed(point: _Point, values: list[float], converged: bool) -> Rg2Solution:
-    """The best P for the Q of a point."""
+def _finished(point: _Point, values: list[float], converged: bool) -> Rg2Solution:
+    """The solution with the optimal P for the Q of a point."""
     items, users, spread, _, value = best_users(point.problem, point.items, point.gram_items)
     return Rg2Solution(users, items, spread, Record((*values[:-1], value), converged))
 
 
 @dataclass(frozen=True)
 class _Point:
-    """P and Q, and the products that f, its gradient and its curvature are made of."""
+    """P and Q, and the products from which f, its gradient and its Gauss–Newton matrix are computed."""
 
     problem: Rg2Problem
     users: Factor
     items: Factor
-    seen: Factor  # T·Q
-    used: Factor  # (diag(w)T)ᵀP
+    target_items: Factor  # T·Q
+    target_users: Factor  # (diag(w)T)ᵀP
     gram_users: Float64
     gram_items: Float64
     value: float
 
     @classmethod
-    def at(cls, problem: Rg2Problem, users: Factor, items: Factor, seen: Factor) -> _Point:
-        used = problem.transpose_times(users)
+    def at(cls, problem: Rg2Problem, users: Factor, items: Factor, target_items: Factor) -> _Point:
+        target_users = problem.transpose_times(users)
         grams = inner(users, users, problem.weights), inner(items, items)
-        return cls(problem, users, items, seen, used, *grams, problem.value(users, *grams, dot(used, items)))
+        value = problem.value(users, *grams, dot(target_users, items))
+        return cls(problem, users, items, target_items, target_users, *grams, value)
 
     @classmethod
     def begin(cls, problem: Rg2Problem, rank: int, seed: int, start: Pair | None) -> _Point:
-        items = started(problem, rank, seed, None if start is None else start[1])
+        items = initial_items(problem, rank, seed, None if start is None else start[1])
         if start is None:
             items, users, *_ = best_users(problem, items, inner(items, items))
         else:
@@ -109,29 +110,31 @@ class _Point:
         return cls.at(problem, users, items, problem.times(items))
 
     def gradient(self) -> Pair:
-        """Half of it."""
+        """Half of the gradient of f."""
         dtype = self.users.dtype
-        users = (self.users @ self.gram_items.astype(dtype) - self.seen) * self.problem.weights.astype(dtype)[:, None]
+        users = (self.users @ self.gram_items.astype(dtype) - self.target_items) * self.problem.weights.astype(dtype)[
+            :, None
+        ]
         users += self.users * self.problem.user_penalties.astype(dtype)[:, None]
-        items = self.items @ _ridged(self.gram_users, self.problem.item_ridge).astype(dtype) - self.used
+        items = self.items @ _ridged(self.gram_users, self.problem.item_ridge).astype(dtype) - self.target_users
         return users, items
 
     def moved(self, step: Pair) -> _Point:
-        """The lowest point along a step; this one if rounding lets none be lower."""
-        seen = self.problem.times(step[1])
-        length = _lowest(self._along(step, seen))
+        """The lowest point along a step; this point where rounding errors allow no lower one."""
+        image = self.problem.times(step[1])
+        length = _lowest(self._along(step, image))
         if length == 0.0:
             return self
-        users, items = (one + one.dtype.type(length) * by for one, by in zip(self._pair, step, strict=True))
-        found = self.at(self.problem, users, items, self.seen + seen.dtype.type(length) * seen)
-        return found if found.value < self.value else self
+        users, items = (side + side.dtype.type(length) * change for side, change in zip(self._pair, step, strict=True))
+        lower = self.at(self.problem, users, items, self.target_items + image.dtype.type(length) * image)
+        return lower if lower.value < self.value else self
 
     @property
     def _pair(self) -> Pair:
         return self.users, self.items
 
-    def _along(self, step: Pair, seen: Factor) -> Float64:
-        """The polynomial f(P + αX, Q + αY) − f(P, Q) in α, constant first; `seen` is T·Y."""
+    def _along(self, step: Pair, image: Factor) -> Float64:
+        """The coefficients of the polynomial f(P + αX, Q + αY) − f(P, Q) in α, constant first; `image` is T·Y."""
         problem, (users, items), weights = self.problem, step, self.problem.weights
         mixed_users, mixed_items = inner(self.users, users, weights), inner(self.items, items)
         own_users, own_items = inner(users, users, weights), inner(items, items)
@@ -139,8 +142,8 @@ class _Point:
         for i, left in enumerate((self.gram_users, mixed_users + mixed_users.T, own_users)):
             for j, right in enumerate((self.gram_items, mixed_items + mixed_items.T, own_items)):
                 out[i + j] += np.vdot(left, right)
-        out[1] -= 2.0 * (dot(users, self.seen, weights) + dot(self.used, items))
-        out[2] -= 2.0 * dot(users, seen, weights)
+        out[1] -= 2.0 * (dot(users, self.target_items, weights) + dot(self.target_users, items))
+        out[2] -= 2.0 * dot(users, image, weights)
         penalties = problem.penalty(self.users, users, mixed_users), problem.penalty(users, users, own_users)
         out[1] += 2.0 * (penalties[0] + problem.item_ridge * float(np.trace(mixed_items)))
         out[2] += penalties[1] + problem.item_ridge * float(np.trace(own_items))
@@ -149,7 +152,7 @@ class _Point:
 
 
 class _Model:
-    """The Gauss–Newton matrix at a point, and its diagonal blocks inverted."""
+    """The Gauss–Newton matrix at a point, and the inverse of its diagonal blocks."""
 
     def __init__(self, point: _Point) -> None:
         self.point, dtype = point, point.users.dtype
@@ -157,8 +160,8 @@ class _Model:
         self.penalties = point.problem.user_penalties.astype(dtype)[:, None]
         self.gram_items = point.gram_items.astype(dtype)
         self.block_items = _ridged(point.gram_users, point.problem.item_ridge).astype(dtype)
-        spread, turn = scipy.linalg.eigh(point.gram_items, check_finite=False)
-        self.turn, self.spread = turn.astype(dtype), np.maximum(spread, 0.0).astype(dtype)
+        spread, rotation = scipy.linalg.eigh(point.gram_items, check_finite=False)
+        self.rotation, self.spread = rotation.astype(dtype), np.maximum(spread, 0.0).astype(dtype)
         self.inverse = scipy.linalg.pinvh(
             _ridged(point.gram_users, point.problem.item_ridge), rtol=len(spread) * float(np.finfo(dtype).eps)
         ).astype(dtype)
@@ -174,17 +177,17 @@ class _Model:
         return weighted, items @ self.block_items + point.items @ mixed
 
     def divided(self, step: Pair) -> Pair:
-        """A step divided by the diagonal blocks; 0 where they are 0."""
-        users = step[0] @ self.turn
-        below = self.weights * self.spread + self.penalties
-        least = len(self.spread) * np.finfo(below.dtype).eps * below.max(axis=1, keepdims=True)
-        users = np.divide(users, below, out=np.zeros_like(users), where=below > least)
-        return users @ self.turn.T, step[1] @ self.inverse
+        """A step multiplied by the (pseudo-)inverse of the diagonal blocks."""
+        users = step[0] @ self.rotation
+        divisors = self.weights * self.spread + self.penalties
+        least = len(self.spread) * np.finfo(divisors.dtype).eps * divisors.max(axis=1, keepdims=True)
+        users = np.divide(users, divisors, out=np.zeros_like(users), where=divisors > least)
+        return users @ self.rotation.T, step[1] @ self.inverse
 
     def solved(self, slope: Pair, divided: Pair, size: float) -> Pair:
-        """The step: conjugate gradients for matrix·step = −slope, from 0; size is slope·divided."""
-        rest = -slope[0], -slope[1]
-        step = np.zeros_like(rest[0]), np.zeros_like(rest[1])
+        """The step: matrix·step = −slope by conjugate gradients from 0; `size` is slope·divided."""
+        residual = -slope[0], -slope[1]
+        step = np.zeros_like(residual[0]), np.zeros_like(residual[1])
         along, now = (-divided[0], -divided[1]), size
         for _ in range(INNER):
             ahead = self.times(along)
@@ -194,22 +197,22 @@ class _Model:
             by = slope[0].dtype.type(now / bend)
             for k in (0, 1):
                 step[k][...] += by * along[k]
-                rest[k][...] -= by * ahead[k]
-            divided = self.divided(rest)
-            before, now = now, _dot(rest, divided)
+                residual[k][...] -= by * ahead[k]
+            divided = self.divided(residual)
+            before, now = now, _dot(residual, divided)
             if now <= FORCING**2 * size:
                 break
-            turn = by.dtype.type(now / before)
-            along = divided[0] + turn * along[0], divided[1] + turn * along[1]
+            ratio = by.dtype.type(now / before)
+            along = divided[0] + ratio * along[0], divided[1] + ratio * along[1]
         return step
 
 
 def _dot(left: Pair, right: Pair) -> float:
-    """In the precision of the factors, which does for a direction; what f is made of goes through `products.dot`."""
+    """The inner product in the precision of the factors, enough for a direction; f itself uses `products.dot`."""
     return sum(
-        float(np.vdot(one[start : start + ROWS], other[start : start + ROWS]))
-        for one, other in zip(left, right, strict=True)
-        for start in range(0, len(one), ROWS)
+        float(np.vdot(first[start : start + ROWS], second[start : start + ROWS]))
+        for first, second in zip(left, right, strict=True)
+        for start in range(0, len(first), ROWS)
     )
 
 
@@ -218,10 +221,10 @@ def _ridged(gram: Float64, ridge: float) -> Float64:
 
 
 def _lowest(polynomial: Float64) -> float:
-    """Where a polynomial of degree four (constant first) is lowest on α ≥ 0, as far as rounding lets it be found."""
+    """The α ≥ 0 at which a polynomial of degree four (constant first) is lowest, up to rounding errors."""
     slope = np.trim_zeros(polynomial[1:] * np.arange(1, 5), "b")
     roots = np.polynomial.polynomial.polyroots(slope) if len(slope) > 1 else np.zeros(0)
     places = [0.0, *(float(root.real) for root in roots if abs(root.imag) <= 1e-9 * abs(root))]
-    if polynomial[2] > 0.0:  # near the optimum the higher terms vanish, and the roots with them
+    if polynomial[2] > 0.0:  # near the optimum the higher terms vanish, and the roots are inaccurate
         places.append(-polynomial[1] / (2.0 * polynomial[2]))
     return min((p for p in places if p >= 0.0), key=lambda p: float(np.polynomial.polynomial.polyval(p, polynomial)))

@@ -1,14 +1,14 @@
-"""SLIM by ADMM on one inverse, a pool of columns at a time.
+"""SLIM by ADMM with one inverse, in a pool of columns.
 
 Column j of B minimises ½(b − e_j)ᵀS(b − e_j) + ½·l2·‖b‖² + l1·‖b‖₁ with b_j = 0 (and b ≥ 0). ADMM splits it into a
-smooth part b and a copy z that carries the l1 norm and the signs, held together by penalties ρ_i and a scaled dual γ:
+smooth part b and a copy z with the l1 norm and the sign constraint, coupled by penalties ρ_i and a scaled dual γ:
 
     b = e_j + C(ρ∘(z − γ) − ν·e_j),  C = (S + diag(l2 + ρ))⁻¹,  ν = (1 + (C(ρ∘(z − γ)))_j)/C_jj, so that b_j = 0
     v = a·b + (1 − a)·z + γ,  z = prox(v), γ = v − z,  with over-relaxation a and prox the threshold l1/ρ_i
 
-S itself is not needed (CS = I − C·diag(l2 + ρ)), and both z and γ are read from v. The columns do not touch each other.
-So one n × n array is held, C, and beside it three of a pool of columns: v, ρ∘(z − γ), and its product with C. A column
-that has converged leaves the pool for the next one, so that every product is a full one.
+S itself is not needed (CS = I − C·diag(l2 + ρ)), and both z and γ follow from v. The columns are independent. Memory is
+one n × n array, C, and three arrays of the columns in the pool: v, ρ∘(z − γ), and its product with C. A finished column
+is replaced by the next one, so that every matrix product has the full width.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.gram.probes import probe_items
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.column_topk import from_columns
@@ -30,38 +30,38 @@ from monogram.errors import MemoryBudgetError
 
 WIDTH = 512  # columns in the pool
 RELAXED = 1.6  # the usual over-relaxation of ADMM: between 1.5 and 1.8
-_NOTHING = (np.zeros(0, np.int32), np.zeros(0, np.float32))
+_EMPTY = (np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 @dataclass(frozen=True)
 class SlimProblem:
-    """What is minimised, and the penalties of the method."""
+    """The objective of SLIM, and the penalties ρ of ADMM."""
 
     l1: float
     l2: float
     positive: bool
-    rho: Float64  # ρ, one an item
+    rho: Float64  # ρ, one for each item
 
 
 @dataclass(frozen=True)
 class SlimSolution:
-    """The weights as CSR, the objective by epoch, the epochs needed, and the columns that were cut off."""
+    """The weights as CSR, the objective by epoch, the number of epochs, and of columns that did not converge."""
 
-    matrix: Any
+    matrix: Csr
     record: list[float]
     epochs: int
     unfinished: int
 
 
 def width(n: int) -> int:
-    """How many columns are in the pool at once."""
+    """The number of columns in the pool."""
     return min(n, WIDTH)
 
 
 def penalties(diagonal: Float64, l2: float, rho: float) -> Float64:
     """The penalties ρ_i = rho·√((d_i + l2)·mean(d + l2)).
 
-    Between one penalty for all, which is slow for rare items, and one in proportion to d + l2, slow for popular ones.
+    A compromise: equal penalties converge slowly for rare items, penalties proportional to d + l2 for popular ones.
     """
     size = diagonal + l2
     mean = float(size.mean()) or 1.0
@@ -69,7 +69,7 @@ def penalties(diagonal: Float64, l2: float, rho: float) -> Float64:
 
 
 def slim(
-    inverse: NDArray[Any],
+    inverse: Float,
     problem: SlimProblem,
     *,
     epochs: int,
@@ -78,41 +78,41 @@ def slim(
     threads: int = 1,
     stage: Stage = silent,
 ) -> SlimSolution:
-    """Every column of SLIM's B.
+    """All columns of the weights B of SLIM.
 
     Parameters
     ----------
     inverse : C = (S + diag(l2 + ρ))⁻¹, n × n, both triangles
-    epochs : steps after which a column is taken as it is
+    epochs : maximum number of steps of a column
     tolerance : at which a column has converged
         Of the primal residual ‖b − z‖ and the dual ‖z − z'‖, in the norm of ρ, relative to the largest of b, z and γ.
-    most : entries the result may have
-        More is a MemoryBudgetError.
+    most : maximum number of entries of the result
+        MemoryBudgetError where it is exceeded.
     """
-    pool, harvest = _Pool(inverse, problem, threads), _Harvest(len(inverse), epochs)
+    pool, finished = _Pool(inverse, problem, threads), _Finished(len(inverse), epochs)
     while pool.size:
         residuals, objectives = pool.step()
-        leaving = harvest.take(pool, residuals <= tolerance, objectives)
-        if harvest.entries > most:
+        leaving = finished.take(pool, residuals <= tolerance, objectives)
+        if finished.entries > most:
             raise MemoryBudgetError(
-                f"the weights are denser than the memory allows: more than {int(most):,} entries before all "
-                f"{len(inverse):,} items are done; raise l1, or the memory it may use"
+                f"the weights have more than the {int(most):,} entries that fit in memory, before all "
+                f"{len(inverse):,} items are done; expected sparser weights: raise the l1 penalty, or the memory"
             )
         pool.replace(leaving)
         stage("columns", len(leaving))
-    return harvest.solution(inverse.dtype)
+    return finished.solution(inverse.dtype)
 
 
-class _Harvest:
-    """What the columns that leave the pool become, and the objective by epoch."""
+class _Finished:
+    """The columns that have left the pool, and the objective by epoch."""
 
     def __init__(self, n: int, epochs: int) -> None:
-        self.found: list[tuple[NDArray[np.int32], NDArray[Any]]] = [_NOTHING] * n
-        self.values, self.last = np.zeros(epochs), np.zeros(epochs)  # of columns at work, and of those that leave
+        self.columns: list[tuple[NDArray[np.int32], Float]] = [_EMPTY] * n
+        self.values, self.last = np.zeros(epochs), np.zeros(epochs)  # of columns in the pool, and of columns that leave
         self.entries = self.unfinished = self.oldest = 0
 
     def take(self, pool: _Pool, done: NDArray[np.bool_], objectives: Float64) -> NDArray[np.int64]:
-        """Take the columns that have converged, or have had their time; the lanes they leave come back."""
+        """Collect the columns that have converged or reached the last epoch; return their lanes."""
         ages = pool.ages[: pool.size]
         np.add.at(self.values, ages - 1, objectives)
         leaving = np.flatnonzero(done | (ages >= len(self.values)))
@@ -120,29 +120,29 @@ class _Harvest:
         for lane in leaving.tolist():
             row = pool.solution(lane)
             kept = np.flatnonzero(row).astype(np.int32)
-            self.found[pool.owners[lane]] = (kept, row[kept])
+            self.columns[pool.owners[lane]] = (kept, row[kept])
             self.entries += len(kept)
         self.unfinished += int((~done[leaving]).sum())
         self.oldest = max(self.oldest, int(ages.max()))
         return leaving
 
     def solution(self, dtype: Any) -> SlimSolution:
-        """All columns; one that left early counts with its last value from then on."""
+        """All columns; in the objective a finished column keeps its last value."""
         record = self.values + np.concatenate([[0.0], np.cumsum(self.last)[:-1]])
         return SlimSolution(
-            from_columns(self.found, dtype), record[: self.oldest].tolist(), self.oldest, self.unfinished
+            from_columns(self.columns, dtype), record[: self.oldest].tolist(), self.oldest, self.unfinished
         )
 
 
 class _Pool:
-    """The columns that are worked on; each is a lane, a row of three arrays."""
+    """The columns in progress; each is a lane, a row of three arrays."""
 
-    def __init__(self, inverse: NDArray[Any], problem: SlimProblem, threads: int) -> None:
+    def __init__(self, inverse: Float, problem: SlimProblem, threads: int) -> None:
         n, dtype = len(inverse), inverse.dtype
         self.inverse, self.problem, self.threads = inverse, problem, threads
         self.rho, self.thresholds = problem.rho.astype(dtype), (problem.l1 / problem.rho).astype(dtype)
         self.size = self.next = width(n)
-        self.state, self.given = np.zeros((self.size, n), dtype), np.zeros((self.size, n), dtype)
+        self.state, self.right = np.zeros((self.size, n), dtype), np.zeros((self.size, n), dtype)
         self.made = np.empty((self.size, n), dtype)
         self.owners, self.ages = np.arange(self.size), np.zeros(self.size, np.int64)
         self.sums = np.empty((self.size, 4))
@@ -150,7 +150,7 @@ class _Pool:
     def step(self) -> tuple[Float64, Float64]:
         """One step of every lane; their residuals, and their objectives."""
         size, one = self.size, self.problem
-        np.matmul(self.given[:size], self.inverse, out=self.made[:size])
+        np.matmul(self.right[:size], self.inverse, out=self.made[:size])
 
         def lanes(start: int, stop: int) -> None:
             _step(
@@ -162,7 +162,7 @@ class _Pool:
                 one.l2,
                 one.positive,
                 self.state,
-                self.given,
+                self.right,
                 self.made,
                 self.sums,
                 start,
@@ -186,20 +186,20 @@ class _Pool:
         n = len(self.inverse)
         for lane in leaving[::-1]:
             if self.next < n:
-                self.state[lane] = self.given[lane] = 0
+                self.state[lane] = self.right[lane] = 0
                 self.owners[lane], self.ages[lane] = self.next, 0
                 self.next += 1
                 continue
             self.size -= 1
-            for one in (self.state, self.given, self.owners, self.ages):
-                one[lane] = one[self.size]
+            for array in (self.state, self.right, self.owners, self.ages):
+                array[lane] = array[self.size]
 
 
-def optimality(matrix: Any, weights: Any, problem: SlimProblem) -> float:
-    """How far the weights are from the minimum: the largest violation of its conditions, relative to max|S|.
+def optimality(matrix: Csr, weights: Csr, problem: SlimProblem) -> float:
+    """The largest violation of the optimality conditions (KKT) by the weights, relative to max|S|.
 
     With the gradient g = S(B − I) + l2·B, an entry above 0 must have g = −l1, one below 0 g = l1, and one at 0
-    g ≥ −l1 (and g ≤ l1 where signs are free). Looked at in float64 on eight columns, with the data and not with C.
+    g ≥ −l1 (and g ≤ l1 where signs are free). Computed in float64 on eight columns, from the data and not from C.
     """
     diagonal = squares(matrix)
     chosen = probe_items(diagonal)

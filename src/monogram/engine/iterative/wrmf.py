@@ -1,4 +1,4 @@
-"""Half-steps of weighted matrix factorisation: every row of one side solved with the other side fixed.
+"""Half-steps of alternating least squares for weighted matrix factorisation: one side is solved, the other is fixed.
 
 Objective, over all cells of an m × n matrix R ≥ 0 (x = 1 where r > 0, else 0; gain g = alpha·r, weight c = 1 + g):
 
@@ -6,12 +6,13 @@ Objective, over all cells of an m × n matrix R ≥ 0 (x = 1 where r > 0, else 0
 
 The row p of one user solves A·p = Σ (1 + g_i)·q_i with A = QᵀQ + ρ·I + Σ g_i·q_i·q_iᵀ, sums over the user's items.
 
-*Basis.* The objective does not change when P and Q are turned by one rotation. Before a half-step the fixed side is
-turned so that its Gramian QᵀQ is diagonal, λ: then what all rows share is D = diag(λ + ρ), and costs nothing.
+*Basis.* The objective is invariant under one rotation of both P and Q. Before a half-step the fixed side is rotated so
+that its Gramian QᵀQ is diagonal, λ: then the part of A common to all rows is the diagonal D = diag(λ + ρ).
 *Long rows* (at least `rank` events): A is formed and factored, rank²·events/2 + rank³/6 products.
 *Short rows* (most, in a log): p = D⁻¹·Zᵀ·y with (Z·D⁻¹·Zᵀ + diag(1/g))·y = 1 + 1/g, where the rows of Z are the q_i: a
 system of the size of the history, rank·events²/2 + events³/6 products. Both are exact.
-*Conjugate gradients* start from the row as it was and are preconditioned by D; a step is 2·rank·events products.
+*Conjugate gradients* start from the row of the last epoch and are preconditioned by D; a step is 2·rank·events
+products.
 """
 
 from __future__ import annotations
@@ -19,29 +20,28 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.linalg.small_cholesky import TILE, add_products, factor, substitute
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.runtime.jit import fused
 from monogram.errors import NumericalError
 
-ROWS = 128  # solved by one thread at a time
-BLOCK = 2048  # rows of factors multiplied at once, in float64
-EVENTS = 64  # of a long row, added to its matrix at once
+ROWS = 128  # rows solved in one task
+BLOCK = 2048  # rows of factors cast to float64 and multiplied at once
+EVENTS = 64  # events of a long row that are added to its matrix at once
 STEPS = 3  # of conjugate gradients
-SMALLEST = 1e-4  # gain; below, 1/g would drown the rest of a short row's system
+SMALLEST = 1e-4  # gain; below it 1/g would dominate the system of a short row
 
 
-def ridges(matrix: Any, l2: float, alpha: float, nu: float) -> Float64:
+def ridges(matrix: Csr, l2: float, alpha: float, nu: float) -> Float64:
     """ρ = l2·(Σ c)^nu of each row of a CSR matrix; Σ c = columns + alpha·Σ r."""
     sums = matrix @ np.ones(matrix.shape[1])  # in float64; matrix.sum would add in the precision of its data
     return np.asarray(l2 * (matrix.shape[1] + alpha * sums) ** nu)
 
 
-def gramian(factors: NDArray[Any], threads: int = 1) -> Float64:
-    """FᵀF in float64, from blocks of rows of a fixed size: the same whatever the threads, if BLAS uses one."""
+def gramian(factors: Float, threads: int = 1) -> Float64:
+    """FᵀF in float64 from blocks of fixed size: independent of the number of threads, if BLAS uses one thread."""
     parts = np.zeros((-(-len(factors) // BLOCK), factors.shape[1], factors.shape[1]))
 
     def rows(start: int, stop: int) -> None:
@@ -52,13 +52,13 @@ def gramian(factors: NDArray[Any], threads: int = 1) -> Float64:
     return np.asarray(parts.sum(axis=0))
 
 
-def rotate_to_axes(fixed: NDArray[Any], *others: NDArray[Any], threads: int = 1) -> Float64:
-    """Rotate factors in place so that the Gramian of the first is diagonal, and give that diagonal."""
+def rotate_to_axes(fixed: Float, *others: Float, threads: int = 1) -> Float64:
+    """Rotate factors in place so that the Gramian of the first is diagonal; return that diagonal."""
     spectrum, basis = np.linalg.eigh(gramian(fixed, threads))
     for factors in (fixed, *others):
 
-        def rows(start: int, stop: int, factors: NDArray[Any] = factors) -> None:
-            # in float64, so that small directions keep all their digits
+        def rows(start: int, stop: int, factors: Float = factors) -> None:
+            # in float64, so that small directions keep their precision
             factors[start:stop] = factors[start:stop].astype(np.float64) @ basis
 
         parallel.parallel_for(rows, len(factors), BLOCK, threads)
@@ -66,22 +66,22 @@ def rotate_to_axes(fixed: NDArray[Any], *others: NDArray[Any], threads: int = 1)
 
 
 def solve(
-    matrix: Any,
+    matrix: Csr,
     ridge: Float64,
     alpha: float,
-    fixed: NDArray[Any],
+    fixed: Float,
     spectrum: Float64,
-    out: NDArray[Any],
+    out: Float,
     threads: int = 1,
 ) -> None:
-    """Write the exact row of each row of a CSR matrix into `out`, in its precision.
+    """Solve the factor row of each row of a CSR matrix exactly, and write it into `out`.
 
     Parameters
     ----------
     matrix : CSR, rows × columns
     ridge : ρ of each row
     alpha : gain of a weight of 1
-    fixed : factors of the columns, turned (see `rotate_to_axes`)
+    fixed : factors of the columns, rotated by `rotate_to_axes`
     spectrum : diagonal of their Gramian
     out : rows × rank
     """
@@ -97,21 +97,21 @@ def solve(
 
     parallel.parallel_for(rows, len(out), ROWS, threads)
     if failed.any():
-        raise NumericalError(f"{failed.sum():,} rows of the factors have a matrix that {out.dtype} cannot factor")
+        raise NumericalError(f"{failed.sum():,} rows of the factors have a system that {out.dtype} cannot factor")
 
 
 def improve(
-    matrix: Any,
+    matrix: Csr,
     ridge: Float64,
     alpha: float,
-    fixed: NDArray[Any],
+    fixed: Float,
     spectrum: Float64,
-    out: NDArray[Any],
+    out: Float,
     threads: int = 1,
     *,
     steps: int = STEPS,
 ) -> None:
-    """As `solve`, but a few steps of conjugate gradients from what stands in `out`."""
+    """As `solve`, by a few steps of conjugate gradients that start from the values in `out`."""
     arguments = _typed(matrix, ridge, alpha, fixed, spectrum, out)
 
     def rows(start: int, stop: int) -> None:
@@ -121,9 +121,9 @@ def improve(
 
 
 def objective(
-    matrix: Any,
-    users: NDArray[Any],
-    items: NDArray[Any],
+    matrix: Csr,
+    users: Float,
+    items: Float,
     *,
     l2: float,
     alpha: float,
@@ -131,7 +131,7 @@ def objective(
     by_item: Any = None,
     threads: int = 1,
 ) -> float:
-    """The objective above for any factors: Σ over all cells of (p·q)² through Gramians, the rest over the events."""
+    """The objective of any factors: (p·q)² is summed over all cells through Gramians, the rest over the events."""
     by_item = matrix.T.tocsr() if by_item is None else by_item
     indptr, indices, gains, _, fixed, _, rows_ = _typed(matrix, np.zeros(0), alpha, items, np.zeros(0), users)
     seen = np.zeros(len(users))
@@ -146,14 +146,12 @@ def objective(
     return float(total)
 
 
-def _typed(
-    matrix: Any, ridge: Float64, alpha: float, fixed: NDArray[Any], spectrum: Float64, out: NDArray[Any]
-) -> tuple[Any, ...]:
-    """The arguments of both kernels, always of the same types: each kind of array would be compiled anew."""
+def _typed(matrix: Csr, ridge: Float64, alpha: float, fixed: Float, spectrum: Float64, out: Float) -> tuple[Any, ...]:
+    """The arguments of both kernels, always with the same types, so that each kernel is compiled once."""
     dtype = out.dtype
-    with np.errstate(over="ignore"):  # what is beyond the precision is infinite, and is found when it is solved
+    with np.errstate(over="ignore"):  # an overflow becomes infinite, and the solve then fails
         gains = matrix.data.astype(dtype) * dtype.type(alpha)
-        given = (
+        arrays = (
             matrix.indptr.astype(np.int64, copy=False),
             matrix.indices.astype(np.int32, copy=False),
             gains,
@@ -161,7 +159,7 @@ def _typed(
             np.ascontiguousarray(fixed),
             spectrum.astype(dtype, copy=False),
         )
-    views = tuple(array.view() for array in given)
+    views = tuple(array.view() for array in arrays)
     for view in views:
         view.flags.writeable = False
     return *views, out
@@ -202,7 +200,7 @@ def _solve(
 def _short(
     items: Any, gains: Any, fixed: Any, diagonal: Any, out: Any, square: Any, left: Any, right: Any, vector: Any
 ) -> bool:
-    """Solve through the system of the events."""
+    """Solve through the system of the size of the history."""
     rank, events = len(out), len(items)
     size = events + -events % 4
     one = out.dtype.type(1)
@@ -236,7 +234,7 @@ def _short(
 def _long(
     items: Any, gains: Any, fixed: Any, diagonal: Any, out: Any, square: Any, left: Any, right: Any, vector: Any
 ) -> bool:
-    """Solve through the matrix A of the rank."""
+    """Solve through A, of the size of the rank."""
     rank, events, size = len(out), len(items), len(square)
     one = out.dtype.type(1)
     for t in range(size):
@@ -301,7 +299,7 @@ def _improve(
 
 @fused
 def _times(items: Any, gains: Any, fixed: Any, diagonal: Any, x: Any, out: Any, rest: bool) -> None:
-    """The product A·x; or, for the rest, b − A·x."""
+    """The product A·x, or, with `rest`, the residual b − A·x."""
     rank, zero, one = len(x), x.dtype.type(0), x.dtype.type(1)
     for t in range(rank):
         out[t] = -diagonal[t] * x[t] if rest else diagonal[t] * x[t]
@@ -317,7 +315,7 @@ def _times(items: Any, gains: Any, fixed: Any, diagonal: Any, x: Any, out: Any, 
 
 @fused
 def _step(x: Any, residual: Any, direction: Any, product: Any, diagonal: Any, length: Any) -> Any:
-    """One step of conjugate gradients; gives the new squared length of the residual in D⁻¹."""
+    """One step of conjugate gradients; returns the new squared norm of the residual in D⁻¹."""
     rank = len(x)
     bend = after = x.dtype.type(0)
     for t in range(rank):

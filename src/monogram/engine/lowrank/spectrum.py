@@ -1,9 +1,9 @@
 """Leading eigenpairs of symmetric positive operators.
 
-`leading` takes any operator that multiplies a block of columns. Small ones, and those of which a third or more is
-wanted, are formed and solved densely. The others go through block Lanczos with full orthogonalisation and thick
-restarts: each vector of the basis costs one product, the rest is dense products of thin blocks, and nothing of size n²
-exists. Residuals are measured with the operator at the end, and a pair that has not converged is an error.
+`leading` takes any operator that multiplies a block of columns. Small operators, and those of which at least a third of
+the pairs is requested, are formed and solved densely. The others use block Lanczos with full orthogonalisation and
+thick restarts: each vector of the basis costs one product with the operator, and no n × n array exists. Residuals are
+measured with the operator at the end, and a pair that has not converged is an error.
 
 `of_data` is the spectrum of AᵀA for sparse data, through the smaller side: with AAᵀ·u = σ²u, v = Aᵀu/σ.
 """
@@ -12,26 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import Operator
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Float, Float64
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import NumericalError
 
-Apply = Callable[[NDArray[Any]], NDArray[Any]]
+Apply = Callable[[Float], Float]
 TOLERANCE = {"float32": 1e-4, "float64": 1e-8}  # of ‖Av − θv‖/θ
-SMALL = 1000  # a matrix of this size is solved densely
-SMALLEST = 1e-4  # of the largest value: what smaller ones are measured against
+SMALL = 1000  # operators up to this size are solved densely
+SMALLEST = 1e-4  # share of the largest value; smaller values are measured against it
 RESTARTS = 100
-IDLE = 8  # restarts without progress, after which nothing more is to be hoped for
-SLAB = 64  # columns worked on in float64 at once
+IDLE = 8  # restarts without progress before giving up
+SLAB = 64  # columns processed in float64 at once
 ROWS = 4096  # rows of a basis rotated at once
-TRACE = 1e-3  # of what is random beside a given start: no direction is left out for ever
+TRACE = 1e-3  # share of random directions added to a given start, so that no direction is excluded
 
 
 class ConvergenceError(NumericalError):
@@ -40,21 +39,21 @@ class ConvergenceError(NumericalError):
 
 @dataclass(frozen=True)
 class EigenPairs:
-    """Eigenpairs, largest first; those that are zero to rounding are left out.
+    """Eigenpairs, largest first, without those that are zero up to rounding errors.
 
     Attributes
     ----------
     values : θ
-    vectors : one a column
-    residuals : ‖Av − θv‖/θ of each, measured; a θ below 1e-4 of the largest counts as that much, since what is left of
-        so small a pair is the rounding of the first
+    vectors : one in each column
+    residuals : measured ‖Av − θv‖/θ of each pair; a θ below 1e-4 of the largest counts as 1e-4 of it, because rounding
+        errors of the first pair dominate such small ones
     method : "dense" or "lanczos"
-    products : columns the operator was applied to
-    complete : whether these are all pairs that are not zero
+    products : number of columns the operator was applied to
+    complete : whether these are all nonzero pairs
     """
 
     values: Float64
-    vectors: NDArray[Any]
+    vectors: Float
     residuals: Float64
     method: str
     products: int
@@ -67,12 +66,12 @@ class EigenPairs:
 
 
 def method(size: int, rank: int) -> str:
-    """How `leading` goes about it."""
+    """The method of `leading`: "dense" or "lanczos"."""
     return "dense" if size <= SMALL or 3 * rank >= size else "lanczos"
 
 
 def widths(size: int, rank: int) -> tuple[int, int]:
-    """Columns of a block, and of the whole basis, of a Lanczos run."""
+    """Number of columns of a Lanczos block, and of the whole basis."""
     block = int(np.clip(rank // 8, 8, 64))
     most = max(5 * rank // 2, rank + 8 * block)
     return block, min(most, size - block) // block * block
@@ -96,14 +95,14 @@ def leading(
     ----------
     apply : multiplies a block (size × any) by the operator
     size : its side
-    dense : gives the operator as an array whose lower triangle counts; by default apply(I)
+    dense : returns the operator as an array (lower triangle); by default apply(I)
     dtype : of the basis and of the vectors; the projected problem is always float64
-    measured : the precision in which residuals are measured: float32 where the operator itself has no more
+    measured : precision in which residuals are measured: float32 where the operator itself has no more
     tolerance : largest residual; by default 1e-4 in float32, 1e-8 in float64
     """
     settings = _Settings(method(size, rank), dtype, measured, TOLERANCE[dtype] if tolerance is None else tolerance)
-    values, vectors, used = _pairs(apply, size, min(rank, size), dense, settings, seed, stage)
-    return _finish(apply, values, vectors, used, rank >= size, settings)
+    values, vectors, products = _pairs(apply, size, min(rank, size), dense, settings, seed, stage)
+    return _finish(apply, values, vectors, products, rank >= size, settings)
 
 
 def of_data(
@@ -114,12 +113,12 @@ def of_data(
     dtype: str = "float32",
     tolerance: float | None = None,
     seed: int = 0,
-    start: NDArray[Any] | None = None,
+    start: Float | None = None,
     stage: Stage = silent,
 ) -> EigenPairs:
-    """The leading eigenpairs of AᵀA, by the "items" (n × n) or the "users" (m × m), or whichever are fewer.
+    """The leading eigenpairs of AᵀA, through the side "items" (n × n), "users" (m × m), or the smaller one.
 
-    `start` are vectors (n × any) near the wanted ones, such as those of the data before a change.
+    `start` are vectors (n × any) near the eigenvectors, such as those of the data before a change.
     """
     users, items = data.shape
     if side == "auto":
@@ -128,18 +127,20 @@ def of_data(
     settings = _Settings(method(size, rank), dtype, "float64", TOLERANCE[dtype] if tolerance is None else tolerance)
     if start is not None and side == "users":
         start = data.times(start)
-    values, vectors, used = _pairs(apply, size, min(rank, size), lambda: data.dense(side), settings, seed, stage, start)
+    values, vectors, products = _pairs(
+        apply, size, min(rank, size), lambda: data.dense(side), settings, seed, stage, start
+    )
     whole = rank >= min(users, items)
     if side == "users":
         kept = settings.not_zero(values)
         whole, values = whole or kept < len(values), values[:kept]
-        vectors = _turned(data, values, vectors)
-    return _finish(data.item_gram_times, values, vectors, used, whole, settings)
+        vectors = _right_vectors(data, values, vectors)
+    return _finish(data.item_gram_times, values, vectors, products, whole, settings)
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """The method, the precision of the vectors and of their measurement, and the largest residual."""
+    """The method, the precision of the vectors and of the measurement, and the largest allowed residual."""
 
     method: str
     dtype: str
@@ -147,7 +148,7 @@ class _Settings:
     tolerance: float
 
     def not_zero(self, values: Float64) -> int:
-        """How many values are above the rounding of the largest, in the precision they were computed in."""
+        """The number of values above the rounding error of the largest one."""
         if not len(values):
             return 0
         rounding = len(values) * np.finfo("float64").eps if self.method == "dense" else 10 * np.finfo(self.dtype).eps
@@ -162,9 +163,9 @@ def _pairs(
     settings: _Settings,
     seed: int,
     stage: Stage,
-    start: NDArray[Any] | None = None,
-) -> tuple[Float64, NDArray[Any], int]:
-    """Values, vectors, and the number of products; not measured yet."""
+    start: Float | None = None,
+) -> tuple[Float64, Float, int]:
+    """Values, vectors, and the number of products; residuals are not measured here."""
     if settings.method == "lanczos":
         return _lanczos(apply, size, rank, settings, seed, stage, start)
     array = _formed(apply, size) if dense is None else dense()
@@ -174,8 +175,8 @@ def _pairs(
     return values[::-1], vectors[:, ::-1], size
 
 
-def _turned(data: Operator, values: Float64, vectors: NDArray[Any]) -> NDArray[Any]:
-    """v = Aᵀu/σ, a slab of columns at a time."""
+def _right_vectors(data: Operator, values: Float64, vectors: Float) -> Float:
+    """v = Aᵀu/σ, in slabs of columns."""
     out = np.empty((data.shape[1], len(values)), vectors.dtype)
     for start in range(0, len(values), SLAB):
         part = slice(start, min(start + SLAB, len(values)))
@@ -184,7 +185,7 @@ def _turned(data: Operator, values: Float64, vectors: NDArray[Any]) -> NDArray[A
 
 
 def _formed(apply: Apply, size: int) -> Float64:
-    """The operator as an array, a slab of columns at a time."""
+    """The operator as an array, in slabs of columns."""
     out = np.empty((size, size), order="F")
     for start in range(0, size, SLAB):
         stop = min(start + SLAB, size)
@@ -193,43 +194,43 @@ def _formed(apply: Apply, size: int) -> Float64:
 
 
 def _finish(
-    apply: Apply, values: Float64, vectors: NDArray[Any], used: int, whole: bool, settings: _Settings
+    apply: Apply, values: Float64, vectors: Float, products: int, whole: bool, settings: _Settings
 ) -> EigenPairs:
-    """Leave zeros out, measure the rest, and where float32 was too coarse for that, solve within their space again."""
+    """Drop zero pairs, measure the residuals, and refine the pairs in float64 where they miss the tolerance."""
     kept = settings.not_zero(values)
     whole, vectors = whole or kept < len(values), np.ascontiguousarray(vectors[:, :kept])
-    found = EigenPairs(values[:kept].astype(np.float64), vectors, np.empty(0), settings.method, used, whole)
-    found = replace(found, residuals=_residuals(apply, found, settings.measured))
-    if not found.residual <= settings.tolerance:
-        found = _again(apply, found, settings)
-        found = replace(found, residuals=_residuals(apply, found, settings.measured))
-    if not found.residual <= settings.tolerance:
-        bad = int((~(found.residuals <= settings.tolerance)).sum())
-        raise ConvergenceError(_refusal(bad, len(found.values), found.residual, settings))
-    return replace(found, vectors=found.vectors.astype(settings.dtype, copy=False))
+    pairs = EigenPairs(values[:kept].astype(np.float64), vectors, np.empty(0), settings.method, products, whole)
+    pairs = replace(pairs, residuals=_residuals(apply, pairs, settings.measured))
+    if not pairs.residual <= settings.tolerance:
+        pairs = _refined(apply, pairs, settings)
+        pairs = replace(pairs, residuals=_residuals(apply, pairs, settings.measured))
+    if not pairs.residual <= settings.tolerance:
+        missed = int((~(pairs.residuals <= settings.tolerance)).sum())
+        raise ConvergenceError(_refusal(missed, len(pairs.values), pairs.residual, settings))
+    return replace(pairs, vectors=pairs.vectors.astype(settings.dtype, copy=False))
 
 
-def _residuals(apply: Apply, found: EigenPairs, dtype: str) -> Float64:
-    out = np.empty(len(found.values))
+def _residuals(apply: Apply, pairs: EigenPairs, dtype: str) -> Float64:
+    out = np.empty(len(pairs.values))
     for start in range(0, len(out), SLAB):
         part = slice(start, min(start + SLAB, len(out)))
-        block = found.vectors[:, part].astype(dtype)
-        out[part] = np.linalg.norm(apply(block) - block * found.values[part], axis=0)
-    return out / _sizes(found.values)
+        block = pairs.vectors[:, part].astype(dtype)
+        out[part] = np.linalg.norm(apply(block) - block * pairs.values[part], axis=0)
+    return out / _sizes(pairs.values)
 
 
 def _sizes(values: Float64) -> Float64:
-    """What a residual is measured against."""
+    """The values that residuals are divided by."""
     return np.asarray(np.maximum(values, SMALLEST * values[:1].sum()))
 
 
-def _again(apply: Apply, found: EigenPairs, settings: _Settings) -> EigenPairs:
-    """Rayleigh–Ritz in float64 within the space that was found.
+def _refined(apply: Apply, pairs: EigenPairs, settings: _Settings) -> EigenPairs:
+    """Rayleigh–Ritz in float64 within the span of the vectors.
 
-    In float32 a vector keeps a trace of the first ones, at the level of rounding; the operator multiplies it by their
-    large values.
+    A float32 vector contains rounding errors along the first vectors, which the operator amplifies by their large
+    eigenvalues.
     """
-    vectors, rank = found.vectors, len(found.values)
+    vectors, rank = pairs.vectors, len(pairs.values)
     size, gram, image = len(vectors), np.zeros((rank, rank)), np.zeros((rank, rank))
     for start in range(0, rank, SLAB):
         part = slice(start, min(start + SLAB, rank))
@@ -240,56 +241,57 @@ def _again(apply: Apply, found: EigenPairs, settings: _Settings) -> EigenPairs:
             slab = vectors[rows].astype(np.float64)
             gram[:, part] += slab.T @ block[rows]
             image[:, part] += slab.T @ product[rows]
-    values, turns = scipy.linalg.eigh((image + image.T) / 2, (gram + gram.T) / 2, check_finite=False)
-    values, turns = values[::-1], turns[:, ::-1]
+    values, rotation = scipy.linalg.eigh((image + image.T) / 2, (gram + gram.T) / 2, check_finite=False)
+    values, rotation = values[::-1], rotation[:, ::-1]
     for row in range(0, size, ROWS):
         rows = slice(row, row + ROWS)
-        vectors[rows] = vectors[rows].astype(np.float64) @ turns
+        vectors[rows] = vectors[rows].astype(np.float64) @ rotation
     kept = settings.not_zero(values)
-    whole = found.complete or kept < rank
-    return replace(found, values=values[:kept], vectors=np.ascontiguousarray(vectors[:, :kept]), complete=whole)
+    whole = pairs.complete or kept < rank
+    return replace(pairs, values=values[:kept], vectors=np.ascontiguousarray(vectors[:, :kept]), complete=whole)
 
 
-def _refusal(bad: int, rank: int, residual: float, settings: _Settings) -> str:
+def _refusal(missed: int, rank: int, residual: float, settings: _Settings) -> str:
     return (
-        f"{bad} of {rank} eigenpairs have not converged: the largest ‖Av − σ²v‖/σ² is {residual:.1e}, expected at most "
-        f"{settings.tolerance:g}"
+        f"{missed} of {rank} eigenpairs have not converged: the largest ‖Av − σ²v‖/σ² is {residual:.1e}, "
+        f"expected at most {settings.tolerance:g}"
     )
 
 
 def _lanczos(
-    apply: Apply, size: int, rank: int, settings: _Settings, seed: int, stage: Stage, start: NDArray[Any] | None = None
-) -> tuple[Float64, NDArray[Any], int]:
+    apply: Apply, size: int, rank: int, settings: _Settings, seed: int, stage: Stage, start: Float | None = None
+) -> tuple[Float64, Float, int]:
     """Block Lanczos with thick restarts: values, vectors, and the number of products."""
     rng, dtype = np.random.default_rng(seed), np.dtype(settings.dtype)
     block, most = widths(size, rank)
     basis = np.empty((size, most + block), dtype, order="F")
     projected = np.zeros((most + block, most + block))
     basis[:, :block] = _first(rng, size, block, start)
-    done, have, used, lowest, idle = 0, block, 0, np.inf, 0
+    done, have, products, lowest, idle = 0, block, 0, np.inf, 0
     for _ in range(RESTARTS):
         middle = np.inf if start is None else max(rank, (done + most) / 2)
         while True:
-            rest = apply(basis[:, done:have])
-            used += have - done
+            remainder = apply(basis[:, done:have])
+            products += have - done
             stage("spectrum", float(have - done))
-            size_before = float(np.linalg.norm(rest, axis=0).max())
+            size_before = float(np.linalg.norm(remainder, axis=0).max())
             if not np.isfinite(size_before):
                 raise NumericalError("a product with the data is not finite")
-            projected[:have, done:have] = _orthogonalise(basis[:, :have], rest)
-            following, coupling = _next(basis[:, :have], rest, size_before, rng)
+            projected[:have, done:have] = _orthogonalise(basis[:, :have], remainder)
+            following, coupling = _next(basis[:, :have], remainder, size_before, rng)
             last, done = have - done, have
             if done + block > most:
                 break
-            if done - last < middle <= done and not _ritz(projected[:done, :done], coupling, rank, settings)[3].any():
-                break  # a near start may arrive between restarts
+            halfway = done - last < middle <= done
+            if halfway and not _ritz(projected[:done, :done], coupling, rank, settings)[3].any():
+                break  # with a near start the pairs may converge between restarts
             basis[:, done : done + block] = following
             have = done + block
-        values, turns, residuals, wrong = _ritz(projected[:done, :done], coupling, rank, settings)
-        kept = rank if not wrong.any() else min(turns.shape[1], rank + (done - rank) // 2)
-        _rotate(basis, done, turns[:, :kept])
+        values, rotation, residuals, wrong = _ritz(projected[:done, :done], coupling, rank, settings)
+        kept = rank if not wrong.any() else min(rotation.shape[1], rank + (done - rank) // 2)
+        _rotate(basis, done, rotation[:, :kept])
         if not wrong.any():
-            return values[:rank], basis[:, :rank], used
+            return values[:rank], basis[:, :rank], products
         worst = float((residuals[:rank] / np.maximum(_sizes(values[:rank]), 1e-300)).max())
         lowest, idle = (worst, 0) if worst < 0.9 * lowest else (lowest, idle + 1)
         if idle == IDLE:
@@ -301,37 +303,37 @@ def _lanczos(
     raise ConvergenceError(_refusal(int(wrong.sum()), rank, worst, settings))
 
 
-def _first(rng: np.random.Generator, size: int, block: int, start: NDArray[Any] | None) -> Float64:
-    """The block to begin with: random, or random sums of vectors near the wanted ones, with a trace of all others."""
-    found = rng.standard_normal((size, block))
+def _first(rng: np.random.Generator, size: int, block: int, start: Float | None) -> Float64:
+    """The first block: random, or random combinations of the start vectors plus a small random part."""
+    first = rng.standard_normal((size, block))
     if start is not None and start.any():
         unit = start.astype(np.float64) / np.maximum(np.linalg.norm(start, axis=0), 1e-300)
-        found *= TRACE * np.sqrt(unit.shape[1] / size)
-        found += unit @ rng.standard_normal((unit.shape[1], block))
-    return np.asarray(np.linalg.qr(found)[0])
+        first *= TRACE * np.sqrt(unit.shape[1] / size)
+        first += unit @ rng.standard_normal((unit.shape[1], block))
+    return np.asarray(np.linalg.qr(first)[0])
 
 
 def _ritz(
     projected: Float64, coupling: Float64, rank: int, settings: _Settings
 ) -> tuple[Float64, Float64, Float64, NDArray[np.bool_]]:
-    """Eigenpairs of the projected problem, largest first: the wanted ones and half of the rest.
+    """Ritz pairs of the projected problem, largest first: the requested ones and half of the others.
 
-    With them the residuals, which the coupling to what follows leaves, and which wanted ones have not arrived.
+    Also their residuals, from the coupling to the next block, and which requested pairs have not converged.
     """
     done = len(projected)
     kept = min(done, rank + (done - rank) // 2)
-    values, turns = scipy.linalg.eigh(
+    values, rotation = scipy.linalg.eigh(
         projected, subset_by_index=[done - kept, done - 1], check_finite=False, lower=False
     )
-    values, turns = values[::-1], turns[:, ::-1]
-    residuals = np.linalg.norm(coupling @ turns[done - coupling.shape[1] :], axis=0)
+    values, rotation = values[::-1], rotation[:, ::-1]
+    residuals = np.linalg.norm(coupling @ rotation[done - coupling.shape[1] :], axis=0)
     goal = 0.5 * settings.tolerance * _sizes(values[:rank])
     goal[settings.not_zero(values[:rank]) :] = 10 * np.finfo(settings.dtype).eps * values[0]
-    return values, turns, residuals, ~(residuals[:rank] <= goal)
+    return values, rotation, residuals, ~(residuals[:rank] <= goal)
 
 
-def _orthogonalise(basis: NDArray[Any], block: NDArray[Any]) -> Float64:
-    """Take the basis out of a block, twice, in place; the coefficients come back."""
+def _orthogonalise(basis: Float, block: Float) -> Float64:
+    """Orthogonalise a block against the basis, twice, in place; return the coefficients."""
     total = np.zeros((basis.shape[1], block.shape[1]))
     for _ in range(2):
         part = basis.T @ block
@@ -340,31 +342,29 @@ def _orthogonalise(basis: NDArray[Any], block: NDArray[Any]) -> Float64:
     return total
 
 
-def _next(
-    basis: NDArray[Any], rest: NDArray[Any], scale: float, rng: np.random.Generator
-) -> tuple[NDArray[Any], Float64]:
-    """An orthonormal block that spans the rest, and rest = block·coupling.
+def _next(basis: Float, remainder: Float, scale: float, rng: np.random.Generator) -> tuple[Float, Float64]:
+    """An orthonormal basis of the remainder, and the coupling with remainder = block·coupling.
 
-    `scale` is the size of the product before the basis was taken out of it. What is left of a direction at the level of
-    its rounding (an invariant space was found) is replaced by a random direction, coupled to nothing.
+    `scale` is the norm of the product before orthogonalisation. A direction at the level of rounding errors (the basis
+    spans an invariant subspace) is replaced by a random direction with zero coupling.
     """
-    vectors, coupling = _triangular(rest.astype(np.float64))
+    vectors, coupling = _triangular(remainder.astype(np.float64))
     sizes, rounding = np.abs(np.diagonal(coupling)), float(np.finfo(basis.dtype).eps) * scale
     if sizes.min() <= 100 * rounding:
         weak = sizes <= 100 * rounding
         coupling[weak] = 0.0
         vectors[:, weak] = rng.standard_normal((len(vectors), int(weak.sum())))
-    if sizes.min() <= 1e4 * rounding:  # what is left may not be orthogonal to the basis
-        clean = vectors.astype(basis.dtype)
+    if sizes.min() <= 1e4 * rounding:  # the block may not be orthogonal to the basis
+        clean: Float = vectors.astype(basis.dtype)
         for _ in range(2):
             _orthogonalise(basis, clean)
             clean = _triangular(clean.astype(np.float64))[0].astype(basis.dtype)
-        vectors = clean
+        return clean, coupling
     return vectors.astype(basis.dtype), coupling
 
 
 def _triangular(block: Float64) -> tuple[Float64, Float64]:
-    """Orthonormal columns times an upper triangle: by Cholesky, twice; by Householder where that is too coarse."""
+    """QR factorisation: Cholesky QR, twice; Householder where the block is ill-conditioned."""
     total = np.eye(block.shape[1])
     out = block
     for _ in range(2):
@@ -379,13 +379,13 @@ def _triangular(block: Float64) -> tuple[Float64, Float64]:
     else:
         return out, total
     vectors, upper = np.linalg.qr(block)
-    signs = np.where(np.diagonal(upper) < 0, -1.0, 1.0)  # as Cholesky has them
+    signs = np.where(np.diagonal(upper) < 0, -1.0, 1.0)  # a positive diagonal, as Cholesky gives
     return vectors * signs, signs[:, None] * upper
 
 
-def _rotate(basis: NDArray[Any], done: int, turns: Float64) -> None:
-    """The first columns of the basis become basis·turns, in place."""
-    turns = turns.astype(basis.dtype)
+def _rotate(basis: Float, done: int, rotation: Float) -> None:
+    """Replace the first columns of the basis by basis·rotation, in place."""
+    rotation = rotation.astype(basis.dtype)
     for start in range(0, len(basis), ROWS):
         part = slice(start, start + ROWS)
-        basis[part, : turns.shape[1]] = basis[part, :done] @ turns
+        basis[part, : rotation.shape[1]] = basis[part, :done] @ rotation

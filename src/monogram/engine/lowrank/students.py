@@ -1,11 +1,11 @@
-"""Rank-k students W = UVᵀ of a full-rank teacher, as two n × k factors.
+"""Low-rank students W = UVᵀ (rank k) of a full-rank teacher.
 
-With A = S + Λ, C = A⁻¹ and c = diag C, a teacher is W* = B·diag(θ) + diag(δ), B = −(C − diag c)·diag(1/c). It is never
-formed: it multiplies blocks of columns through C. The student nearest to it in the norm of A (that of the stacked
+With A = S + Λ, C = A⁻¹ and c = diag C, a teacher is W* = B·diag(θ) + diag(δ), B = −(C − diag c)·diag(1/c). It is
+never formed; it multiplies blocks of columns through C. The student nearest to it in the norm of A (that of the stacked
 [X; Λ^½]) is V = eig_k(W*ᵀAW*), U = W*V; nearest in the plain norm, V = eig_k(W*ᵀW*), U = W*V = svd_k(W*).
 
 The exact objective of the emphasised autoencoder, f(U, V) = ‖X − XW₀‖² + ‖Λ^½W₀‖² with W₀ = UVᵀ − diag(UVᵀ), has no
-closed form; the loops that lower it are in `descent`.
+closed form; `student_loops` minimises it iteratively.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import Operator
 from monogram.engine.inverse.protocols import InverseOperator
 from monogram.engine.linalg.products import inner
 from monogram.engine.lowrank import spectrum
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Float, Float64
 from monogram.engine.runtime.progress import Stage, silent
 
-SLAB = 64  # columns of a product that are made at once
-BLOCKS = 16  # n × k arrays of float64 that a loop of `descent` holds at its peak
+SLAB = 64  # columns of a product computed at once
+BLOCKS = 16  # n × k arrays of float64 at the peak of a loop of `student_loops`
 
 
 @dataclass(frozen=True)
 class StudentProblem:
-    """What every student is made from.
+    """The data, penalties and inverse from which a student is computed.
 
     Attributes
     ----------
@@ -49,7 +48,7 @@ class StudentProblem:
         """The diagonal of A."""
         return self.d + self.penalties
 
-    def gram_times(self, block: NDArray[Any]) -> Float64:
+    def gram_times(self, block: Float) -> Float64:
         """The product S·block, in float64."""
         out = np.empty(block.shape)
         for start in range(0, block.shape[1], SLAB):
@@ -57,68 +56,68 @@ class StudentProblem:
             out[:, part] = self.data.item_gram_times(block[:, part].astype(np.float64))
         return out
 
-    def system_times(self, block: NDArray[Any]) -> Float64:
+    def system_times(self, block: Float) -> Float64:
         """The product A·block, in float64."""
         return np.asarray(self.gram_times(block) + self.penalties[:, None] * block)
 
     def inverse_times(self, block: Float64) -> Float64:
-        """The product C·block, in the precision that C is held in."""
+        """The product C·block, computed in the precision of C."""
         return self.inverse.times(block.astype(self.inverse.dtype)).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """W* = B·diag(θ) + diag(δ), as something that multiplies blocks in their own precision."""
+    """The teacher W* = B·diag(θ) + diag(δ) as an operator on blocks, in the precision of the block."""
 
     problem: StudentProblem
     theta: Float64
     delta: Float64
 
-    def times(self, block: NDArray[Any]) -> NDArray[Any]:
+    def times(self, block: Float) -> Float:
         """The product W*·block."""
         slopes, own = self._scales(block.dtype)
         return np.asarray(own * block - self.problem.inverse.times_off_diagonal(slopes * block))
 
-    def transpose_times(self, block: NDArray[Any]) -> NDArray[Any]:
+    def transpose_times(self, block: Float) -> Float:
         """The product W*ᵀ·block."""
         slopes, own = self._scales(block.dtype)
         return np.asarray(own * block - slopes * self.problem.inverse.times_off_diagonal(block))
 
-    def system_times(self, block: NDArray[Any]) -> NDArray[Any]:
+    def system_times(self, block: Float) -> Float:
         """The product A·W*·block = S(θ + δ)·block + (ℓ(θ + δ) − θ/c)·block, since A·B = A − diag(1/c); float64."""
         both = self.theta + self.delta
-        rest = self.problem.penalties * both - self.theta / self.problem.inverse.diagonal
-        return np.asarray(self.problem.gram_times(both[:, None] * block) + rest[:, None] * block)
+        diagonal = self.problem.penalties * both - self.theta / self.problem.inverse.diagonal
+        return np.asarray(self.problem.gram_times(both[:, None] * block) + diagonal[:, None] * block)
 
-    def _scales(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _scales(self, dtype: np.dtype[Any]) -> tuple[Float, Float]:
         slopes = self.theta / self.problem.inverse.diagonal
         return slopes.astype(dtype)[:, None], self.delta.astype(dtype)[:, None]
 
 
 def nearest(
     teacher: Teacher, rank: int, *, plain: bool = False, dtype: str = "float32", stage: Stage = silent
-) -> tuple[NDArray[Any], NDArray[Any], float]:
+) -> tuple[Float, Float, float]:
     """The student of rank k nearest to a teacher: U, V, and the residual of the eigenpairs V is made of.
 
     Minimises ‖A^½(W* − UVᵀ)‖, or ‖W* − UVᵀ‖ when `plain`, over all U and V with k columns (Eckart–Young): V is eig_k of
-    W*ᵀAW* (of W*ᵀW*), U = W*V. Fewer columns come back where the teacher's own rank is lower.
+    W*ᵀAW* (of W*ᵀW*), U = W*V. The result has fewer columns where the rank of the teacher is lower.
     """
 
     size = teacher.problem.data.shape[1]
     dense = spectrum.method(size, rank) == "dense"
 
-    def apply(block: NDArray[Any]) -> NDArray[Any]:
+    def apply(block: Float) -> Float:
         if plain:
             return teacher.transpose_times(teacher.times(block))
-        # Half the work where few pairs are wanted; symmetric to float64, so that small ones are right, where many are.
+        # Lanczos: half the work. Dense: symmetric to float64, so that small pairs are accurate too.
         image = teacher.problem.system_times(teacher.times(block)) if dense else teacher.system_times(block)
         return teacher.transpose_times(image.astype(block.dtype))
 
-    # C has the precision of its array: to measure in more would only turn all of it, over and over.
+    # The precision of C limits the residual; a finer measurement would cast all of C in every product.
     measured = "float64" if dense else dtype
     pairs = spectrum.leading(apply, size, rank, dtype=dtype, measured=measured, stage=stage)
     right, residual = pairs.vectors, pairs.residual
-    right[teacher.problem.d == 0] = 0.0  # nobody used it: no weights, not even rounding
+    right[teacher.problem.d == 0] = 0.0  # an item without events has zero weights, without rounding errors
     left = np.empty_like(right)
     for start in range(0, right.shape[1], SLAB):
         part = slice(start, start + SLAB)
@@ -126,22 +125,22 @@ def nearest(
     return left, right, residual
 
 
-def objective(problem: StudentProblem, left: NDArray[Any], right: NDArray[Any]) -> float:
+def objective(problem: StudentProblem, left: Float, right: Float) -> float:
     """The exact objective f(U, V) = ‖X − XW₀‖² + ‖Λ^½W₀‖² with W₀ = UVᵀ − diag(UVᵀ).
 
     With D = diag(UVᵀ): f = tr S − 2(⟨SU, V⟩ − d·D) + ⟨UᵀAU, VᵀV⟩ − 2·D·diag(AUVᵀ) + Σ A_ii·D_i².
     """
-    own = rows(left, right)
+    own = row_products(left, right)
     explained, whole, mixed = -float(problem.diagonal @ own), 0.0, 0.0
-    for start in range(0, left.shape[1], SLAB):  # columns: of n × k nothing is held in float64
+    for start in range(0, left.shape[1], SLAB):  # in slabs: no n × k array in float64
         part = slice(start, start + SLAB)
         image, other = problem.system_times(left[:, part]), right[:, part].astype(np.float64)
         explained += float((image * other).sum())
         whole += float((inner(left, image) * inner(right, other)).sum())
-        mixed += float(own @ rows(image, other))
+        mixed += float(own @ row_products(image, other))
     return float(problem.d.sum()) - 2 * explained + whole - 2 * mixed + float(problem.diagonal @ own**2)
 
 
-def rows(one: NDArray[Any], other: NDArray[Any]) -> Float64:
-    """The inner product of each row with its counterpart: diag(one·otherᵀ)."""
-    return np.asarray(np.einsum("ij,ij->i", one, other, dtype=np.float64))
+def row_products(left: Float, right: Float) -> Float64:
+    """The inner products of corresponding rows: diag(left·rightᵀ)."""
+    return np.asarray(np.einsum("ij,ij->i", left, right, dtype=np.float64))

@@ -27,13 +27,13 @@ USERS = 512  # a block of users shares the rows it reads
 
 @dataclass(frozen=True)
 class Eligible:
-    """Who may get what: a mask for all, and sorted lists of indices for each user.
+    """Which items may be in the list of each user: a mask for all users, and sorted item indices for each user.
 
     Parameters
     ----------
-    mask : bool array, one an item
-    out_pointers, out : what each user must not get (CSR style)
-    only_pointers, only : what alone each user may get; `only_pointers` of length 0 means everything
+    mask : bool array, one entry for each item
+    out_pointers, out : excluded items of each user, as the index arrays of a CSR matrix
+    only_pointers, only : the only allowed items of each user; `only_pointers` of length 0 allows every item
     """
 
     mask: NDArray[np.bool_]
@@ -44,7 +44,7 @@ class Eligible:
 
     @classmethod
     def all_but(cls, seen: Csr) -> Eligible:
-        """Everything but what each row of a CSR batch holds."""
+        """Every item except those in the same row of a CSR batch."""
         none = np.zeros(0, np.int64)
         mask = np.ones(seen.shape[1], np.bool_)
         return cls(mask, seen.indptr.astype(np.int64), seen.indices.astype(np.int64), none, none)
@@ -52,9 +52,9 @@ class Eligible:
 
 @dataclass(frozen=True)
 class Best:
-    """The first counts[u] entries of row u are user u's items, best first, and their scores.
+    """Ranked lists: the first counts[u] entries of row u are the items of user u, best first, and their scores.
 
-    `residuals` are those of the solution that a row's scores come from, where it was solved for.
+    `residuals` are those of the linear solves behind the scores of each row, for matrix-free weights.
     """
 
     items: Indices
@@ -63,21 +63,21 @@ class Best:
     residuals: Float64 | None = None
 
     def among(self, wanted: Csr) -> NDArray[np.bool_]:
-        """Whether each item is one that the same row of a CSR batch (sorted) holds; False beyond a list's end."""
+        """Whether each item is in the same row of a CSR batch (sorted indices); False beyond the end of a list."""
         out = np.zeros(self.items.shape, np.bool_)
         _among(self.items, self.counts, wanted.indptr, wanted.indices, out)
         return out
 
 
 def heads_by_scores(scores: Float, scales: Float64, eligible: Eligible, k: int, *, threads: int = 1) -> list[Best]:
-    """For each head, a row of `scales`: the top k by its factors times whole rows of scores, which are spent by it."""
+    """For each head, a row of `scales`: the top k by its factors times the scores; `scores` is overwritten."""
     best, bounds_ = empty(len(scores), k, len(scales)), several_heads.bounds(scales)
 
     def block(start: int, stop: int) -> None:
         _whole_heads(scores, scales, *bounds_, *arrays(eligible), *best, start, stop)
 
     parallel.parallel_for(block, len(scores), min(USERS, share_of_users(len(scores), threads)), threads)
-    return [Best(*one) for one in zip(*best, strict=True)]
+    return [Best(*lists) for lists in zip(*best, strict=True)]
 
 
 def share_of_users(users: int, threads: int) -> int:
@@ -86,13 +86,13 @@ def share_of_users(users: int, threads: int) -> int:
 
 
 def empty(users: int, k: int, heads: int) -> tuple[Indices, Float64, Indices]:
-    """Room for the items, scores and counts of each head."""
+    """Arrays for the items, scores and counts of each head."""
     shape = (heads, users, k)
     return np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape[:2], np.int64)
 
 
 def arrays(eligible: Eligible) -> tuple[Any, ...]:
-    """The rules as a kernel takes them."""
+    """The fields of `Eligible` as kernels take them."""
     return eligible.mask, eligible.out_pointers, eligible.out, eligible.only_pointers, eligible.only
 
 
@@ -118,7 +118,7 @@ def whole(
     counts: Any,
     start: int,
 ) -> None:
-    """Choose from whole rows of scores: those of the users from `start` on."""
+    """Select from complete rows of scores, of the users from `start` on."""
     for row in range(len(scores)):
         user = start + row
         total = scores[row]

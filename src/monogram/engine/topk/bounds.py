@@ -1,4 +1,4 @@
-"""The best items from solved columns z: score_j = own_j·h_j − scale_j·z_j, plus a slack where that is not exact."""
+"""The best items from solved columns z: score_j = own_j·h_j − scale_j·z_j, with error bounds of both factors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk.best import Best, Eligible, arrays, whole
 from monogram.engine.topk.selection import worse
@@ -17,7 +17,7 @@ from monogram.engine.topk.selection import worse
 
 @dataclass(frozen=True)
 class Terms:
-    """What turns z into scores, an item each: the factors, and how far each may be off."""
+    """The factors of each item in score_j = own_j·h_j − scale_j·z_j, and bounds of their errors (slack)."""
 
     scale: Float64
     own: Float64
@@ -26,9 +26,9 @@ class Terms:
 
 
 def best_by_columns(
-    solution: Float64, terms: Terms, histories: Any, eligible: Eligible, k: int, *, threads: int = 1
+    solution: Float64, terms: Terms, histories: Csr, eligible: Eligible, k: int, *, threads: int = 1
 ) -> Best:
-    """Top k of each history by the highest score that the slack allows; `solution` is items × histories."""
+    """Top k of each history by the upper bound of the score; `solution` is items × histories."""
     users = histories.shape[0]
     best = np.zeros((users, k), np.int64), np.zeros((users, k)), np.zeros(users, np.int64)
     rules = arrays(eligible)
@@ -55,20 +55,22 @@ def best_by_columns(
     return Best(*best)
 
 
-def rescored(found: Best, solution: Float64, terms: Terms, histories: Any, k: int) -> tuple[Best, NDArray[np.bool_]]:
-    """The k best of some candidates by their scores without slack, and which lists are certain.
+def rescored(
+    candidates: Best, solution: Float64, terms: Terms, histories: Csr, k: int
+) -> tuple[Best, NDArray[np.bool_]]:
+    """The k best of some candidates by scores with exact factors, and which lists are certain.
 
-    A list is certain where its last item ranks no lower than the last candidate did with all its slack: what was no
-    candidate then ranks lower still.
+    A list is certain where its last item ranks no lower than the upper bound of the last candidate: every item outside
+    the candidates has a lower upper bound.
     """
-    users, width = found.items.shape
+    users, width = candidates.items.shape
     best = np.zeros((users, k), np.int64), np.zeros((users, k)), np.zeros(users, np.int64)
     certain = np.zeros(users, np.bool_)
     data = histories.data.astype(np.float64)
     _rescored(
-        found.items,
-        found.scores,
-        found.counts,
+        candidates.items,
+        candidates.scores,
+        candidates.counts,
         solution,
         terms.scale,
         terms.own,

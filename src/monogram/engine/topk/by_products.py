@@ -30,24 +30,24 @@ def best_by_products(
     """Top k by base + left·rightᵀ (users × rank, items × rank)."""
     users = len(left)
     best, wide = (empty(users, size, 1) for size in (k, k + SPARE))
-    chosen, found = (tuple(one[0] for one in arrays) for arrays in (best, wide))
+    chosen, candidates = (tuple(array[0] for array in lists) for lists in (best, wide))
     rough, start_from = left.astype(right.dtype), base.astype(right.dtype)
 
     def block(start: int, stop: int) -> None:
         scores = rough[start:stop] @ right.T
         scores += start_from
-        whole(scores, *arrays(eligible), *found, start)
-        _rescore(left, right, base, *found, start, stop)
-        _truncate(*found, *chosen, start, stop)
+        whole(scores, *arrays(eligible), *candidates, start)
+        _rescore(left, right, base, *candidates, start, stop)
+        _truncate(*candidates, *chosen, start, stop)
 
-    with parallel.blas_threads(1):  # each thread multiplies a block of its own
+    with parallel.blas_threads(1):  # threads multiply separate blocks, BLAS runs on one thread each
         parallel.parallel_for(block, users, min(MULTIPLIED, share_of_users(users, threads)), threads)
     return Best(*chosen)
 
 
 @kernel
 def _rescore(left: Any, right: Any, base: Any, items: Any, scores: Any, counts: Any, start: int, stop: int) -> None:
-    """The exact scores of the candidates, in float64, and their order by them."""
+    """Recompute the scores of the candidates in float64 and sort by them."""
     rank = left.shape[1]
     for user in range(start, stop):
         for place in range(counts[user]):

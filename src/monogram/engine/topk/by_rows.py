@@ -30,7 +30,7 @@ def best_by_rows(
     base: Float64 | None = None,
     threads: int = 1,
 ) -> Best:
-    """Top k by summed rows of a C-ordered matrix (n rows, or none where scores are the base alone)."""
+    """Top k by summed rows of a C-ordered matrix (n rows, or 0 rows where the scores are the base alone)."""
     base = np.zeros(histories.shape[1]) if base is None else base
     return _by_rows(weights, base, np.empty((0, len(base))), histories, eligible, k, threads)[0]
 
@@ -44,7 +44,7 @@ def heads_by_rows(
     *,
     threads: int = 1,
 ) -> list[Best]:
-    """For each head, a row of `scales` with a factor an item: the top k by its factors times the summed rows."""
+    """For each head, a row of `scales` (one factor for each item): the top k by its factors times the summed rows."""
     return _by_rows(weights, np.zeros(histories.shape[1]), scales, histories, eligible, k, threads)
 
 
@@ -57,7 +57,7 @@ def _by_rows(
     k: int,
     threads: int,
 ) -> list[Best]:
-    """One Best for each head; without heads one, of the sums as they are."""
+    """One Best for each head; without heads, one Best of the unscaled sums."""
     best = empty(histories.shape[0], k, max(1, len(scales)))
     data, bounds_ = histories.data.astype(np.float64), several_heads.bounds(scales)
 
@@ -78,12 +78,12 @@ def _by_rows(
         )
 
     parallel.parallel_for(block, histories.shape[0], min(USERS, share_of_users(histories.shape[0], threads)), threads)
-    return [Best(*one) for one in zip(*best, strict=True)]
+    return [Best(*lists) for lists in zip(*best, strict=True)]
 
 
 @kernel
 def _add(weights: Any, rows: Any, factors: Any, first: int, total: Any) -> None:
-    """Add rows of the weights, from a column on, to the total; four at a time, so that four are on their way."""
+    """Add rows of the weights, from column `first` on, to the total; four rows at a time, to overlap their loads."""
     size, number = len(total), len(rows)
     whole = number - number % 4
     for p in range(0, whole, 4):
@@ -159,7 +159,7 @@ def _rows(
                     chosen,
                 )
     if n <= tile and len(scales) > 0:
-        return  # in one tile every head is sorted already
+        return  # with one tile every head is sorted already
     for h in range(len(counts)):
         for user in range(start, stop):
             sort(best_items[h, user], best_scores[h, user], counts[h, user])

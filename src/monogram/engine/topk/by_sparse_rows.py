@@ -14,8 +14,8 @@ from monogram.engine.topk.scores import add_sparse_rows
 
 
 def best_by_sparse_rows(matrix: Csr, histories: Csr, eligible: Eligible, k: int, *, threads: int = 1) -> Best:
-    """Top k by summed rows of a CSR matrix, in float64 and in the order of the items."""
-    best = tuple(one[0] for one in empty(histories.shape[0], k, 1))
+    """Top k by summed rows of a CSR matrix, summed in float64 in the order of the items of a history."""
+    best = tuple(array[0] for array in empty(histories.shape[0], k, 1))
     data = histories.data.astype(np.float64)
 
     def block(start: int, stop: int) -> None:

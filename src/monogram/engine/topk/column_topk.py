@@ -1,4 +1,4 @@
-"""A few entries of each column of a matrix that is never formed whole."""
+"""The largest entries of each column of a matrix that is computed in blocks of columns."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk.selection import offer
 
-WIDTH = 256  # columns at a time
+WIDTH = 256  # columns of a block
 
 
 def entry_bytes(dtype: Any) -> int:
-    """Bytes an entry takes while columns become rows: once in each order."""
+    """Bytes of one entry while CSC is converted to CSR: it exists in both."""
     return 2 * (int(np.dtype(dtype).itemsize) + 4)
 
 
-def from_columns(columns: Sequence[tuple[NDArray[np.int32], NDArray[Any]]], dtype: Any) -> Any:
+def from_columns(columns: Sequence[tuple[NDArray[np.int32], Float]], dtype: Any) -> Csr:
     """A square CSR matrix from the rows and the values of each of its columns."""
     n = len(columns)
     pointers = np.cumsum([0] + [len(rows) for rows, _ in columns])
@@ -39,14 +39,14 @@ def thin(
     dtype: Any,
     diagonal: bool = False,
     threads: int = 1,
-) -> Any:
+) -> Csr:
     """A square CSR matrix with the `keep` entries of largest magnitude of each column, and no zeros.
 
     Parameters
     ----------
-    columns : gives a block of columns, n × b
-    keep : entries kept beside the diagonal; between equals, those in the rows of lower index
-    diagonal : keep the diagonal too, beside them (else it is left out)
+    columns : returns a block of columns, n × b
+    keep : number of entries off the diagonal; ties go to the lower row index
+    diagonal : whether the diagonal is kept in addition
     """
     parts = []
     for start in range(0, n, WIDTH):
@@ -72,7 +72,7 @@ def _largest(block: Float64, offset: int, keep: int, diagonal: bool, threads: in
 def _choose(
     block: Any, offset: int, diagonal: bool, rows: Any, counts: Any, start: int, stop: int, items: Any, sizes: Any
 ) -> None:
-    """For columns of a block: the rows of the entries to keep, in no order."""
+    """The rows of the entries to keep in some columns of a block, unordered."""
     keep = len(items)
     for place in range(start, stop):
         own, count = offset + place, 0

@@ -1,7 +1,7 @@
-"""The k best items of each history from coefficients over training users (see `topk` for the other sources).
+"""The k best items of each history from dual coefficients y over the training users.
 
-score_j = scale_j·Σ_v y_v·x_vj (+ h_j·own_j), for coefficients y and sparse x. Several users are gathered side by side:
-each entry of x is read once for all of them, and several heads choose from the same sums.
+score_j = scale_j·Σ_v y_v·x_vj (+ h_j·own_j), with sparse x. Eight histories are summed together, so that each entry of
+x is read once for all of them; several heads select from the same sums.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from monogram.engine.topk.best import Best, Eligible, arrays, empty
 from monogram.engine.topk.selection import offer, sort
 from monogram.engine.topk.several_heads import bounds
 
-LANES = 8  # users gathered side by side: one cache line of float64
+LANES = 8  # histories summed together: one cache line of float64
 
 
 def best_by_gathering(
@@ -46,7 +46,7 @@ def heads_by_gathering(
     *,
     threads: int = 1,
 ) -> list[Best]:
-    """For each head, a row of `scales`: what `best_by_gathering` gives with it."""
+    """For each head, a row of `scales`: the result of `best_by_gathering` with that scale."""
     users = histories.shape[0]
     best = empty(users, k, len(scales))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -73,12 +73,12 @@ def heads_by_gathering(
         )
 
     parallel.parallel_for(block, users, LANES, threads)
-    return [Best(*one) for one in zip(*best, strict=True)]
+    return [Best(*lists) for lists in zip(*best, strict=True)]
 
 
 @kernel
 def _floor(scores: Any, counts: Any, sizes: Any, user: int, k: int) -> float:
-    """What an item's first score times its largest factor must exceed to enter any head's full list, a little less."""
+    """A lower bound: first score times largest factor of an item must exceed it to enter a full list of any head."""
     low = np.inf
     for h in range(len(sizes)):
         if counts[h, user] < k:
@@ -117,9 +117,9 @@ def _gathered(
     limited = len(only_pointers) > 0
     at_only = only_pointers[start : stop + 1].copy()
     k = best_items.shape[2]
-    floors = np.full(width, -np.inf)  # below, an item is in no head's list; known once all lists are full
+    floors = np.full(width, -np.inf)  # an item below is in no list; valid once all lists are full
     for j in range(len(mask)):
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0  # scalars stay in registers, and become one vector
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0  # scalars stay in registers and are vectorised
         for p in range(indptr[j], indptr[j + 1]):
             value = np.float64(data[p])
             lane_values = lanes[indices[p]]

@@ -1,4 +1,4 @@
-"""Scores of a few histories, as plain arrays: for `score`, `explain` and checks (ranking goes through topk)."""
+"""Scores of a few histories as dense arrays, for `score` and `explain`; ranking uses the top-k modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sum_rows(matrix: Float, histories: Csr, columns: Indices, *, threads: int = 
 
 
 def sum_sparse_rows(matrix: Csr, histories: Csr, columns: Indices, *, threads: int = 1) -> Float64:
-    """The same for a CSR matrix: the sums, and so the scores, are those of `best_by_sparse_rows` to the last bit."""
+    """The same for a CSR matrix, bit-identical to the scores of `best_by_sparse_rows`."""
     out = np.empty((histories.shape[0], len(columns)))
     data = histories.data.astype(np.float64)
 

@@ -1,7 +1,7 @@
-"""The rule of choice of every top-k: a heap of the k best, and what may enter it.
+"""Top-k selection: a binary heap of the k best items, worst on top.
 
-Items are visited in ascending order and enter only with a strictly higher score than the worst kept, so that ties go to
-the lower index. What is not eligible is never offered, so that no sentinel can leak out.
+Items are visited in ascending order of index and enter only with a strictly higher score than the worst in the heap, so
+ties go to the lower index. Items that are not eligible have the score −∞ and never enter.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def sink(items: Any, scores: Any, size: int) -> None:
 
 @kernel
 def offer(items: Any, scores: Any, count: int, item: int, score: float) -> int:
-    """Offer an item of higher index than all before; the number kept comes back."""
+    """Insert an item, of higher index than all before, if it is good enough; return the size of the heap."""
     k = len(items)
     if count == k:
         if k > 0 and score > scores[0]:
@@ -69,7 +69,7 @@ def sort(items: Any, scores: Any, count: int) -> None:
 
 @kernel
 def close(total: Any, first: int, mask: Any, out: Any) -> None:
-    """Scores are finite: −∞ marks what may not be chosen, and is never chosen."""
+    """Exclude items: set the score to −∞ where the mask is False or the item is in the sorted list `out`."""
     for t in range(len(total)):
         total[t] = total[t] if mask[first + t] else -np.inf
     for p in range(np.searchsorted(out, first), len(out)):
@@ -80,7 +80,7 @@ def close(total: Any, first: int, mask: Any, out: Any) -> None:
 
 @kernel
 def keep(total: Any, first: int, only: Any) -> None:
-    """Close everything that is not in a sorted list."""
+    """Exclude every item that is not in the sorted list `only`."""
     p = np.searchsorted(only, first)
     for t in range(len(total)):
         if p < len(only) and only[p] == first + t:
@@ -91,7 +91,7 @@ def keep(total: Any, first: int, only: Any) -> None:
 
 @kernel
 def select(total: Any, first: int, items: Any, scores: Any, count: int) -> int:
-    """Offer what is better than the worst kept; a stretch without any is passed over at once."""
+    """Offer every score above the worst of the heap; blocks of 64 without any are skipped."""
     size = len(total)
     worst = scores[0] if count == len(items) else -np.inf
     for base in range(0, size, 64):
@@ -99,7 +99,7 @@ def select(total: Any, first: int, items: Any, scores: Any, count: int) -> int:
         found = end < base + 64
         if not found:
             part = total[base:end]
-            for t in range(64):  # a fixed number: then it is done eight at a time
+            for t in range(64):  # a fixed count, so that the loop is vectorised
                 found |= part[t] > worst
         if found:
             for t in range(base, end):

@@ -1,7 +1,8 @@
-"""The same sums ranked by several scales: models whose scores differ by a factor of each item alone.
+"""Top-k selection for several heads at once: models whose scores differ by one factor per item.
 
-The k best by one scale are k items that reach some score by any other; nothing below that can be among its best. So one
-head is ranked in full, and the others choose from the few items that reach what they must by the largest factor.
+The k best items of one head have some lowest score under another head, and no item below it can be in the top k there.
+So the first head is ranked in full, and the others select from the few items that exceed their bound with the largest
+factor.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from monogram.engine.topk.selection import offer, sort
 
 
 def bounds(scales: Float64) -> tuple[Float64, Float64]:
-    """A size for each scale, and by item the largest factor relative to it; none where a factor is not above 0."""
+    """The mean of each scale, and the largest relative factor of each item; empty where a factor is not above 0."""
     if len(scales) < 2 or not (scales > 0).all():
         return np.ones(len(scales)), np.zeros(0)
     sizes = scales.mean(axis=1)
@@ -36,9 +37,9 @@ def select_heads(
     user: int,
     room: Any,
 ) -> None:
-    """Choose from the totals of one user, from an item on, for every head; items, scores and counts are of all users.
+    """Select from the totals of one user, from item `first` on, for every head; the output arrays cover all users.
 
-    Where these are all items the lists are sorted when it returns; else they are heaps, to be offered the next ones.
+    Where the totals cover all items, the lists are sorted on return; else they are heaps for the next tile.
     """
     heads, _, k = items.shape
     size = len(total)
@@ -60,7 +61,7 @@ def select_heads(
 
 @kernel
 def _others(total: Any, scales: Any, sizes: Any, upper: Any, items: Any, scores: Any, user: int, room: Any) -> bool:
-    """Rank for all heads but the first, from the few items that any of them may choose; False where that cannot be."""
+    """Rank for all heads but the first from the few items that can enter a list; False where no bound is known."""
     floor = np.inf
     for h in range(1, len(scales)):
         floor = min(floor, reached(items[0, user], scores[0, user], scales[0], scales[h]) / sizes[h])
@@ -75,25 +76,25 @@ def _others(total: Any, scales: Any, sizes: Any, upper: Any, items: Any, scores:
 
 @kernel
 def reached(items: Any, scores: Any, before: Any, scale: Any) -> float:
-    """A score that the k best by a scale exceed, from the k best by another: they are k items that reach it."""
+    """A lower bound of the k-th best score under a scale, from the k best items under another scale."""
     low = np.inf
     for t in range(len(items)):
         if before[items[t]] == 0:
             return -np.inf
         low = min(low, scores[t] / before[items[t]] * scale[items[t]])
-    return low - 1e-9 * abs(low) - 1e-300  # a little below: the quotient was rounded
+    return low - 1e-9 * abs(low) - 1e-300  # slightly lower: the quotient is rounded
 
 
 @kernel
 def _above(total: Any, scale: Any, low: float, out: Any) -> int:
-    """Which totals exceed a score by their scale; how many."""
+    """Write the indices of the totals with total·scale > low to `out`; their number."""
     size, count = len(total), 0
     for base in range(0, size, 32):
         end = min(base + 32, size)
         found = end < base + 32
         if not found:
             part, factors = total[base:end], scale[base:end]
-            for t in range(32):  # a fixed number: then it is done eight at a time
+            for t in range(32):  # a fixed count, so that the loop is vectorised
                 found |= part[t] * factors[t] > low
         if found:
             for t in range(base, end):
@@ -105,7 +106,7 @@ def _above(total: Any, scale: Any, low: float, out: Any) -> int:
 
 @kernel
 def _insert(chosen: Any, total: Any, scale: Any, low: float, items: Any, scores: Any) -> None:
-    """The k best of a few items of ascending index, of which k exceed a score: each goes to its place at once."""
+    """The k best of a few items in ascending order of index, by insertion; at least k of them exceed `low`."""
     k, count, worst = len(items), 0, low
     for item in chosen:
         score = total[item] * scale[item]
@@ -121,7 +122,7 @@ def _insert(chosen: Any, total: Any, scale: Any, low: float, items: Any, scores:
 
 @kernel
 def select_scaled(total: Any, scale: Any, low: float, first: int, items: Any, scores: Any, count: int) -> int:
-    """What `heap.select` does, with total·scale; what is closed stays closed, nothing at or below `low` is offered."""
+    """As `selection.select` with total·scale; excluded items stay excluded, scores at or below `low` are skipped."""
     size = len(total)
     worst = max(low, scores[0]) if count == len(items) else low
     for base in range(0, size, 64):
