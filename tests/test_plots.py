@@ -1,4 +1,4 @@
-"""Pictures: both formats, nothing hidden, the same bytes each time."""
+"""Pictures: both formats, every value visible, equal bytes for equal rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models from one inverse are the models fitted alone."""
+"""Models measured from one shared inverse have the values of separate fits."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def test_models_without_a_shared_inverse_are_refused(world, others):
         shared_fits.measure_models(others, split, (parse("ndcg@3"),), {})
 
 
-def test_one_alone_of_any_kind(world):
+def test_a_single_model_of_any_kind(world):
     split, asked = mg.splits.holdout(mg.Interactions.from_csr(world), seed=3), (parse("ndcg@3"),)
     model = mg.LRR(rank=2)
     report, ((values, _),) = shared_fits.measure_models([model], split, asked, {})
     assert report.rank == 2
     np.testing.assert_array_equal(values, measure_model(mg.LRR(rank=2).fit(split.train), split, asked, 1)[0])
-    assert "weights_" not in vars(model), "it has forgotten"
+    assert "weights_" not in vars(model), "the model itself is not fitted"
     assert shared_fits.measure_models([model], split, (), {})[0].rank == 2, "only the cost of the fit is wanted"

@@ -1,4 +1,4 @@
-"""The shift of a split: 1 on a random cut, whatever the log; far from it where popularity decides what is held back."""
+"""The shift of a split: 1 on a random split of any log, far from 1 where the held-out share depends on popularity."""
 
 from __future__ import annotations
 

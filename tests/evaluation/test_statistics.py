@@ -1,4 +1,4 @@
-"""Intervals that hold what they promise."""
+"""Bootstrap intervals have the coverage they state."""
 
 from __future__ import annotations
 

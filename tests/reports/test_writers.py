@@ -1,4 +1,4 @@
-"""Blocks become files that a reader can open."""
+"""Reports are written as Markdown with pictures, and as one HTML page."""
 
 from __future__ import annotations
 

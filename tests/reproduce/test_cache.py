@@ -1,4 +1,4 @@
-"""Results are kept by what they were made from."""
+"""The cache stores results by their source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a number beside the paper's means."""
+"""The verdicts on our numbers beside the paper's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_order_and_gaps():
         ("c", 0.2, 0.05),
     ]
     assert agreement(cells) == (2, 3)
-    assert agreement([cell("a", 0.1, 0.5), cell("b", 0.1001, 0.4)]) == (0, 0), "the paper does not tell them apart"
+    assert agreement([cell("a", 0.1, 0.5), cell("b", 0.1001, 0.4)]) == (0, 0), "the printed numbers count as equal"
     assert gaps(cells[:1]) == []
 
 

@@ -1,4 +1,4 @@
-"""The papers as data: every row can be made, and what is printed has its place."""
+"""The papers as data: every row makes a model, and every printed number belongs to a metric."""
 
 from __future__ import annotations
 

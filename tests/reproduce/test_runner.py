@@ -1,4 +1,4 @@
-"""Rows become cells: none is dropped, what is kept is not computed again."""
+"""Every row gives cells, and cached results are not computed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a name to a split, or to what is missing."""
+"""From the name of a data set to a split, or to the message on missing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A time or a number of settings, in the words people use."""
+"""The budget of a search: a time or a number of settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings stopped in training, and Optuna's journal: neither may change what a search finds, or lose what it tried."""
+"""Early stopping and Optuna's journal: neither changes the result of a search, or loses trials."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_rule_is_the_median_of_the_finished(whole):
             before.append(seen)
 
 
-def test_what_is_not_stopped_is_as_if_nobody_watched(whole, log):
+def test_an_observed_setting_that_is_not_stopped_has_the_value_of_an_unobserved_one(whole, log):
     split = mg.splits.holdout(mg.splits.holdout(log, seed=0).train, share=0.1, seed=0)
     runner = GroupRunner(Task(split, parse("ndcg@5"), threads=1))
     for row in [one for one in tried(whole[0]) if one["value"] is not None][:4]:
@@ -121,7 +121,7 @@ def test_what_is_not_stopped_is_as_if_nobody_watched(whole, log):
         ("low_rank_edlae", {"solver": ["alternating", "admm", "closed_form"], "epochs": 5, "rank": 8}),
     ],
 )
-def test_other_models_are_watched_too(log, tmp_path, name, given, monkeypatch):
+def test_other_models_in_epochs_are_observed(log, tmp_path, name, given, monkeypatch):
     monkeypatch.setattr(tpe, "FINISHED", 1)
     path = tmp_path / "shop.jsonl"
     mg.tune(log, name, study=path, **HOW | {"space": {name: given}, "budget": "30 settings"})
@@ -132,14 +132,14 @@ def test_other_models_are_watched_too(log, tmp_path, name, given, monkeypatch):
         assert ("epochs" in row) == (row["parameters"]["solver"] != "closed_form")
 
 
-def test_slim_has_no_epochs_of_the_whole(log, tmp_path):
+def test_slim_is_not_observed(log, tmp_path):
     path = tmp_path / "shop.jsonl"
     mg.tune(log, "slim", study=path, **HOW | {"space": {}, "budget": "12 settings"})
     assert lines(path, "slim")
     assert not any("epochs" in row for row in lines(path, "slim"))
 
 
-def test_a_watch_looks_at_powers_of_two_and_makes_no_other_weights():
+def test_an_observer_measures_after_powers_of_two_only():
     made, observer = [], EpochObserver(lambda done, value: done == 8)
     look = observer.between(float)
     for done in range(1, 8):
@@ -184,7 +184,7 @@ def test_optuna_is_imported_only_where_it_is_needed(log, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("write", [2, 9, *range(70, 170, 14)])
-def test_killed_after_any_write_it_goes_on_as_if_nothing_was(whole, log, tmp_path, monkeypatch, write):
+def test_a_search_killed_after_any_write_resumes(whole, log, tmp_path, monkeypatch, write):
     path, real, count = tmp_path / "shop.jsonl", os.fsync, []
 
     def killed(file):
@@ -285,7 +285,7 @@ def test_numbers_of_numpy_are_values_like_any(log, tmp_path):
     assert kept(path)
 
 
-def test_a_setting_of_another_space_is_not_told(log, tmp_path):
+def test_optuna_does_not_receive_a_setting_of_another_space(log, tmp_path):
     path = tmp_path / "shop.jsonl"
     mg.tune(log, "wrmf", study=path, **HOW | {"budget": "12 settings"})
     held = Study(json.loads(path.read_text().splitlines()[0]), path)

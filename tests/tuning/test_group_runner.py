@@ -1,4 +1,4 @@
-"""What is shared gives what each setting gives alone."""
+"""Settings that share a computation have the values of separate fits."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ def made(monkeypatch):
     """How often something was made, but for what only compiles."""
     found = Counter()
 
-    def count(runner, name):
-        real = getattr(runner, name)
+    def count(module, name):
+        real = getattr(module, name)
 
         def call(data, *given, **more):
             found[name] += getattr(data, "matrix", data).shape[1] > 2
             return real(data, *given, **more)
 
-        monkeypatch.setattr(runner, name, call)
+        monkeypatch.setattr(module, name, call)
 
     count(primal, "primal_inverse")
     count(shared_inverses, "gram")
@@ -134,7 +134,7 @@ def test_two_steps_share_an_inverse_a_gram_and_their_directions(split, made):
     assert made == {"primal_inverse": 2, "gram": 2, "directions": 1}
 
 
-def test_two_steps_without_room_begin_nothing(split, made):
+def test_two_steps_that_do_not_fit_in_memory_compute_nothing(split, made):
     runner = GroupRunner(Task(split, parse("recall@5"), memory=1_000_000))
     trials = runner.run(grouped(settings("two_step"))[0])
     assert {trial.value for trial in trials} == {None}
@@ -142,7 +142,7 @@ def test_two_steps_without_room_begin_nothing(split, made):
     assert not made["directions"]
 
 
-def test_a_rank_without_room_leaves_the_others(split):
+def test_a_rank_that_does_not_fit_in_memory_leaves_the_others(split):
     runner = GroupRunner(Task(split, parse("recall@5"), memory=tight(split, 0.5), threads=2))
     how = {"l2": 5, "dropout": 0.4}
     low = [{}, {"low_pass": 1, "rank": 4}, {"low_pass": 1, "rank": 30}]
@@ -158,8 +158,8 @@ def tight(split, power):
 
 
 @pytest.mark.parametrize("power", [0, 0.5])
-def test_a_gram_in_the_way_goes(split, power):
-    """Beside that of EASE there is no runner for a product."""
+def test_a_gram_is_dropped_where_the_next_group_needs_its_memory(split, power):
+    """The product of TwoStep does not fit in memory beside the Gram of EASE."""
     runner = GroupRunner(Task(split, parse("recall@5"), memory=tight(split, power), threads=2))
     how = {"l2": 5, "dropout": 0.4, "user_power": power, "low_pass": 1, "rank": 4}
     planned = plan(GroupRunner(runner.task), [Setting.of("ease", {"l2": 5}), Setting.of("two_step", how)], Budget())
@@ -172,7 +172,7 @@ def test_a_gram_in_the_way_goes(split, power):
     assert kept == [True, False]
 
 
-def test_without_room_the_gram_is_made_anew(split):
+def test_a_gram_that_does_not_fit_in_memory_is_not_kept(split):
     group = grouped(settings("ease"))[0]
     runner = GroupRunner(
         Task(split, parse("ndcg@5"), dtype="float64", memory=10_000_000 + 12 * split.train.n_events + 40_000)

@@ -1,4 +1,4 @@
-"""A file in the place of Optuna's journal that is none is left as it is."""
+"""A file that is not a journal of Optuna is refused and left unchanged."""
 
 from __future__ import annotations
 

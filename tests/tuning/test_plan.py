@@ -1,4 +1,4 @@
-"""The plan of a search: what it says is done, and a path gives what its inverses give."""
+"""The plan of a search is carried out, and a path has the values of its inverses."""
 
 from __future__ import annotations
 
@@ -136,10 +136,10 @@ def test_it_is_not_taken_where_it_cannot_be(split, cheap, monkeypatch):
     assert paths()[0] == 1
     assert paths(left=Budget(seconds=1e-9)) == (0, paths(left=Budget(seconds=1e-9))[1])
     assert "longer than the time left" in paths(left=Budget(seconds=1e-9))[1]
-    runner = 10_000_000 + 12 * split.train.n_events + 60_000
-    assert paths(memory=runner)[0] == 0
-    assert ", but 10." in paths(memory=runner)[1]
-    assert paths(memory=runner + 200_000)[0] == 1
+    memory = 10_000_000 + 12 * split.train.n_events + 60_000
+    assert paths(memory=memory)[0] == 0
+    assert ", but 10." in paths(memory=memory)[1]
+    assert paths(memory=memory + 200_000)[0] == 1
     assert paths(given=settings[:1])[0] == 0
     assert paths(left=Budget(settings=1))[0] == 0
     monkeypatch.setattr(ridge_path, "LARGEST", 10)

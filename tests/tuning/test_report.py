@@ -1,4 +1,4 @@
-"""The report of a search says what was found, and shows how."""
+"""The report of a search has its results and pictures."""
 
 from __future__ import annotations
 

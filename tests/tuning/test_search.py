@@ -1,4 +1,4 @@
-"""The search as a whole: it finds what a plain loop finds, keeps to its budget, goes on where it stopped."""
+"""The search: the result of a plain loop, within its budget, resumed after an interruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search space of every model on the sample log, as recorded: what describes it may move, its values may not."""
+"""The search space of every model on the sample log, as recorded: a change of the code must not change a value."""
 
 from __future__ import annotations
 

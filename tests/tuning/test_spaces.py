@@ -1,4 +1,4 @@
-"""Coarse values that follow the data, finer ones between them."""
+"""Search spaces: coarse values from the log, finer values between them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_step_back_to_the_grid_is_not_a_new_value():
 
 @pytest.mark.parametrize(("name", "given"), [("edlae", {"l2": -5}), ("edlae", {"l2": [100, -5], "dropout": 0.3}),
                                              ("lrr", {"rank": 0}), ("deql", {"b": float("nan")})])  # fmt: skip
-def test_a_value_that_the_model_refuses_is_told(name, given, log):
+def test_a_value_that_the_model_refuses_is_an_error(name, given, log):
     with pytest.raises(ParameterError, match="cannot be tried with"):
         spaces.space(name, log, sigma, given)
 

@@ -1,4 +1,4 @@
-"""A study file: what is finished stays finished, whatever happens."""
+"""The study file keeps every finished trial through crashes."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_file_that_is_no_study_is_left_as_it_is(tmp_path, held):
     assert path.read_bytes() == held
 
 
-def test_a_crash_in_the_first_line_begins_anew(tmp_path):
+def test_an_incomplete_header_is_written_again(tmp_path):
     whole = Study({"data": "x"}, tmp_path / "whole").path.read_bytes()
     for size in range(len(whole)):
         path = tmp_path / "part"

@@ -52,9 +52,8 @@ class Tuned:
         make_folder(self.folder, "give another with --cache")
         study = Study(about(task, place.protocol), self.folder / _file(place, name, fixed, str(task.metric)))
         self.progress(f"{place.name}: looking for the settings of {row.name}")
-        search = ModelSearch(
-            task, [name], {name: {parameter: [value] for parameter, value in fixed.items()}}, study, self.limit
-        )
+        space: dict[str, Mapping[str, Any]] = {name: {parameter: [value] for parameter, value in fixed.items()}}
+        search = ModelSearch(task, [name], space, study, self.limit)
         search.run()
         best = search.best({name})
         if best is None:

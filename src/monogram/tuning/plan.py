@@ -154,24 +154,21 @@ def plan(runner: GroupRunner, settings: Iterable[Setting], left: Budget) -> Sear
     paths = candidates(runner, groups, left.seconds)
     first = {id(path.groups[0]): path for path in paths if path.taken}
     joined = {id(group) for path in first.values() for group in path.groups[1:]}
-    steps, budget, kept, grams = [], inverses.budget(), inverses.gram_recipe, 0
+    steps, budget, gram_recipe, grams = [], inverses.budget(), inverses.gram_recipe, 0
     for group in groups:
         if id(group) in joined:
             continue
         keys = inverse_keys(group)
         recipe = keys[0][0] if keys else None
-        if kept is not None and recipe not in (kept, None):  # another Gram takes its place
-            kept, budget = None, budget + inverses.gram_bytes
+        if gram_recipe is not None and recipe not in (gram_recipe, None):  # another Gram takes its place
+            gram_recipe, budget = None, budget + inverses.gram_bytes
         step = _step(inverses, group, first.get(id(group)), budget)
-        if kept is not None and step.way == "inverse" and step.cost and step.cost.bytes > budget:
-            kept, budget = None, budget + inverses.gram_bytes
+        if gram_recipe is not None and step.way == "inverse" and step.cost and step.cost.bytes > budget:
+            gram_recipe, budget = None, budget + inverses.gram_bytes
             step = _step(inverses, group, None, budget)
-        steps.append(step if kept is None else _without_gram(step, inverses))
-        keeps = step.way == "path" or (
-            step.way == "inverse" and step.cost and inverses.can_keep_gram(step.cost, budget)
-        )
-        if kept is None and keeps:
-            kept, budget, grams = recipe, budget - inverses.gram_bytes, grams + 1
+        steps.append(step if gram_recipe is None else _without_gram(step, inverses))
+        if gram_recipe is None and _keeps_gram(step, inverses, budget):
+            gram_recipe, budget, grams = recipe, budget - inverses.gram_bytes, grams + 1
     gram = inverses.gram_bytes if inverses.gram_recipe is not None or grams else 0
     return SearchPlan(tuple(steps), tuple(paths), gram, grams)
 
@@ -209,12 +206,12 @@ def _without_gram(step: Step, inverses: SharedInverses) -> Step:
 
 def _within(groups: list[Group], settings: float) -> list[Group]:
     """The groups, cut off after a number of settings."""
-    kept: list[Group] = []
+    chosen: list[Group] = []
     for group in groups:
-        left = settings - sum(map(len, kept))
+        left = settings - sum(map(len, chosen))
         if left >= 1:
-            kept.append(group[: int(min(left, len(group)))])
-    return kept
+            chosen.append(group[: int(min(left, len(group)))])
+    return chosen
 
 
 def candidates(runner: GroupRunner, groups: list[Group], seconds: float) -> list[Candidate]:

@@ -235,8 +235,8 @@ class ModelSearch:
     def _within(self, setting: Setting) -> bool:
         """Whether a setting has one of the given values wherever values were given."""
         axes, own = self.spaces.get(setting.model, {}), setting.parameters
-        given = {parameter: axis for parameter, axis in axes.items() if axis.scale == "given"}
-        return all(own[parameter] in map(_plain, axis.values) for parameter, axis in given.items())
+        fixed = {parameter: axis for parameter, axis in axes.items() if axis.scale == "given"}
+        return all(own[parameter] in map(_plain, axis.values) for parameter, axis in fixed.items())
 
     def _new(self, settings: list[Setting]) -> list[Setting]:
         return [setting for setting in settings if not self.study.knows(setting)]
@@ -318,11 +318,11 @@ def _warn_of_shift(names: list[str], space: Mapping[str, Mapping[str, Any]], pro
     """Warn of parameters that are not, or should not be, searched on a validation part without a shift."""
     for name in names:
         for parameter in _needing_shift(name):
-            given = np.atleast_1d(space.get(name, {}).get(parameter, []))
-            if len(given) == 1:
+            values = np.atleast_1d(space.get(name, {}).get(parameter, []))
+            if len(values) == 1:
                 continue
             default = model_class(name)().params()[parameter]
-            done = "is searched as given" if len(given) else f"is not searched, and stays at {default:g}"
+            done = "is searched as given" if len(values) else f"is not searched, and stays at {default:g}"
             warnings.warn(
                 f"{parameter} of {name} {done}: the validation part is {protocol!r}, {WITHOUT_SHIFT[protocol]}, which "
                 "cannot measure a shift in popularity, so that the best value on it may be the worst in use; to search "
@@ -368,7 +368,7 @@ def _split(log: Any, protocol: Any, seed: int) -> Split:
     return protocol
 
 
-def _validation(log: Any, protocol: Any, split: Split, given: Any, seed: int) -> Split:
+def _validation(log: Any, protocol: Any, split: Split, validation: Any, seed: int) -> Split:
     """The split of train on which settings are compared."""
     by_protocol: dict[str, Callable[[Any], Split]] = {
         "temporal": lambda train: temporal(train, share=VALIDATION),
@@ -377,8 +377,8 @@ def _validation(log: Any, protocol: Any, split: Split, given: Any, seed: int) ->
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MonogramWarning)  # the same warning was raised for the test part
-        if given is not None:
-            return given if isinstance(given, Split) else _split(split.train, given, seed)
+        if validation is not None:
+            return validation if isinstance(validation, Split) else _split(split.train, validation, seed)
         if protocol == "ratio811":
             return ratio811(log, seed=seed, part="validation")
         function = by_protocol.get(split.protocol, lambda train: holdout(train, share=VALIDATION, seed=seed))

@@ -93,7 +93,7 @@ def space(
     name: str,
     log: Interactions,
     singular_values: SingularValues,
-    given: Mapping[str, Any],
+    own_values: Mapping[str, Any],
     *,
     shift: bool = False,
 ) -> Space:
@@ -104,11 +104,11 @@ def space(
     name : of the model
     log : what the settings are fitted on
     singular_values : the leading singular values for a target and a rank (fewer where there are fewer)
-    given : values of parameters to try as they are: a list, or a single value
+    own_values : values of parameters to try as they are: a list, or a single value
     shift : whether the validation part can measure a shift in popularity; else axes that need it are left out
     """
     known = model_class(name)().params()
-    own = {parameter: Axis(_several(values), "given") for parameter, values in given.items()}
+    own = {parameter: Axis(_several(values), "given") for parameter, values in own_values.items()}
     unknown = sorted(set(own) - set(known))
     if unknown:
         raise ParameterError(
