@@ -57,7 +57,7 @@ def test_a_closed_client(logs, shared_client):
 
     closed = Client(shared_client.scheduler.address, set_as_default=False)
     closed.close()
-    with pytest.raises(ClusterError, match="the client is closed, not running; connect again"):
+    with pytest.raises(ClusterError, match="the client is closed, not running; connect a new client"):
         mg.EASE(l2=20).fit(logs["binary"], cluster=closed)
 
 
@@ -76,14 +76,14 @@ def test_a_client_that_is_calling_again_is_waited_for(logs, shared_client):
 def test_a_client_that_calls_in_vain_is_not_waited_for_long(logs, shared_client, monkeypatch):
     monkeypatch.setattr(client, "CONNECTING", 0.1)
     monkeypatch.setattr(shared_client, "status", "connecting")
-    with pytest.raises(ClusterError, match="the client is connecting, not running; connect again"):
+    with pytest.raises(ClusterError, match="the client is connecting, not running; connect a new client"):
         mg.EASE(l2=20).fit(logs["binary"], cluster=shared_client)
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, concurrent.futures.CancelledError])
 def test_work_that_was_cancelled(error):
-    refused = pytest.raises(ClusterError, match="the Gram: the scheduler is gone, or somebody cancelled the work")
-    with refused, client.in_words("the Gram"):
+    refused = pytest.raises(ClusterError, match="the Gram: the scheduler stopped or the tasks were cancelled")
+    with refused, client.translated_errors("the Gram"):
         raise error
 
 
@@ -92,7 +92,7 @@ def test_no_workers(logs, monkeypatch):
 
     monkeypatch.setattr(client, "CONNECTING", 0.5)
     none = {"n_workers": 0, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
-    refused = pytest.raises(ClusterError, match=r"the cluster has no workers: none came in 0.5 s; start some: dask")
+    refused = pytest.raises(ClusterError, match=r"the cluster has no workers: none connected in 0.5 s; start one: dask")
     with LocalCluster(**none) as local, Client(local, set_as_default=False) as held, refused:
         mg.EASE(l2=20).fit(logs["binary"], cluster=held)
 

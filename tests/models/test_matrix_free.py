@@ -184,7 +184,7 @@ def test_a_list_that_stays_uncertain_is_told(estimated, monkeypatch):
     monkeypatch.setattr(kinds, "SPARE", 0)
     monkeypatch.setattr(kinds, "WIDEST", 0)
     model = mg.EASE(l2=4).fit(log(0), solver="matrix_free")
-    with pytest.warns(MonogramWarning, match="may lack an item"):
+    with pytest.warns(MonogramWarning, match="may miss an item"):
         model.recommend(k=5)
 
 

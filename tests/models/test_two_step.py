@@ -296,5 +296,5 @@ def test_a_file_whose_first_step_is_not_plain_is_refused():
     for name, value in (("scale", 0.0), ("own", 0.5)):
         tensors = {one: array.copy() for one, array in weights.tensors().items()}
         tensors[name][2] = value
-        with pytest.raises(ModelFileError, match="not a plain one"):
+        with pytest.raises(ModelFileError, match="expected θ = 1 and δ = 0"):
             TwoStepDual.from_tensors(tensors, weights.first.training)

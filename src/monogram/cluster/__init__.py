@@ -1,7 +1,7 @@
-"""Fits and batches of lists on a cluster of `dask.distributed`: the same results as one machine, to rounding.
+"""Fits and batch recommendations on a `dask.distributed` cluster, with the results of one machine up to rounding.
 
-Everything that the workers get is an argument of a task, and every task is a pure function of its arguments: what a
-lost worker held is made again from them. The client keeps nothing on the workers by hand.
+Workers receive data only as arguments of tasks, and every task is a pure function of its arguments: the results of a
+lost worker are recomputed from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one door to dask.distributed: a cluster that was given or named, its tasks, and what goes wrong, in words."""
+"""Connection to a dask.distributed cluster, its tasks, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from typing import Any
 
 from monogram.errors import ClusterError, MissingExtraError, NumericalError, ParameterError
 
-CONNECTING = 10.0  # seconds to reach a scheduler, and to see its first worker
-BRINGING = 4.0  # seconds for a result to come, before it is asked for again
-LOOK = 1.0  # seconds between two looks at whether anybody is still there
+CONNECTING = 10.0  # seconds to wait for a scheduler and for its first worker
+BRINGING = 4.0  # seconds to wait for a result before it is requested again
+LOOK = 1.0  # seconds between two checks that workers are alive
 WAYS = ("auto", "one_worker", "tiles")
-LEAST = 8  # items of a tile, and bytes of what goes in one piece
+LEAST = 8  # smallest tile (items) and smallest message (bytes)
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster and how it is used: `fit` and `recommend_all` take it in place of a client.
+    """A cluster and its settings: `fit` and `recommend_all` take it in place of a client.
 
     Attributes
     ----------
     client : a `distributed.Client`
     solve : "one_worker", "tiles", or "auto": one worker where the square array fits there, else tiles
     tile : largest side of a tile of the Gram
-    part : bytes of a partition of the users, at most
+    part : maximum bytes of a partition of the users
     group : bytes of the partitions that one task cuts into columns
-    bundle : bytes of the columns that one task multiplies to a partial tile; partial tiles are what is dear to move
-    patience : seconds without any worker, after which the work is given up
+    bundle : bytes of the columns that one task multiplies to a partial tile; moving partial tiles is expensive
+    patience : seconds without any worker before the run is cancelled
     """
 
     client: Any
@@ -59,10 +59,10 @@ class Cluster:
             raise ParameterError(f"patience = {self.patience!r}; expected seconds above 0")
 
     def workers(self) -> dict[str, Any]:
-        """The workers by address, as the scheduler knows them."""
-        with in_words("asking for its workers"):
-            found: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
-        return found
+        """The workers of the scheduler, by address."""
+        with translated_errors("listing the workers"):
+            workers: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
+        return workers
 
 
 def need() -> None:
@@ -73,7 +73,7 @@ def need() -> None:
 
 @contextmanager
 def opened(given: Any) -> Iterator[Cluster]:
-    """A cluster from a client, from an address, or from "local" or "local:N", which end with the block."""
+    """A cluster from a client, an address, or "local" or "local:N"; local workers stop at the end of the block."""
     need()
     if isinstance(given, str):
         with _quiet(), _named(given.strip()) as client:
@@ -93,20 +93,20 @@ def opened(given: Any) -> Iterator[Cluster]:
 
 
 def _ready(cluster: Cluster) -> Cluster:
-    """The cluster, if it can be asked and has a worker."""
+    """The cluster, once its client is connected and it has a worker."""
     client = cluster.client
     if client.asynchronous:
         raise ParameterError("the client is asynchronous; expected one made with asynchronous=False")
     waited = time.monotonic() + CONNECTING
-    while client.status == "connecting" and time.monotonic() < waited:  # it lost its scheduler and is calling again
+    while client.status == "connecting" and time.monotonic() < waited:  # the client lost its scheduler and reconnects
         time.sleep(0.02)
     if client.status != "running":
-        raise ClusterError(f"the client is {client.status}, not running; connect again")
+        raise ClusterError(f"the client is {client.status}, not running; connect a new client")
     try:
         client.wait_for_workers(1, timeout=CONNECTING)
     except TimeoutError as error:
         raise ClusterError(
-            f"the cluster has no workers: none came in {CONNECTING:g} s; start some: dask worker {_address(client)}"
+            f"the cluster has no workers: none connected in {CONNECTING:g} s; start one: dask worker {_address(client)}"
         ) from error
     return cluster
 
@@ -117,8 +117,8 @@ def _address(client: Any) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Inside, distributed says nothing of its own: what matters is an error of ours."""
-    import distributed  # noqa: F401 (its loggers are there then, some with a level of their own)
+    """Silence the loggers and warnings of distributed inside the block; failures are raised as errors."""
+    import distributed  # noqa: F401 (creates its loggers, some with their own level)
 
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     before = {name: logging.getLogger(name).level for name in names}
@@ -135,7 +135,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _named(address: str) -> Iterator[Any]:
-    """A client of a scheduler by its address, or of worker processes started here."""
+    """A client of the scheduler at an address, or of local worker processes."""
     from distributed import Client
 
     local = re.fullmatch(r"local(?::(\d+))?", address)
@@ -162,7 +162,7 @@ def _named(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _local(number: str | None) -> Iterator[Any]:
-    """Worker processes on this machine, one a core where their number is not given."""
+    """Worker processes on this machine; by default one for each core."""
     from distributed import LocalCluster
 
     from monogram.engine.runtime import parallel
@@ -177,8 +177,8 @@ def _local(number: str | None) -> Iterator[Any]:
 
 
 @contextmanager
-def in_words(doing: str) -> Iterator[None]:
-    """Inside, what dask.distributed raises becomes an error of ours that says at what, and what to do."""
+def translated_errors(doing: str) -> Iterator[None]:
+    """Translate errors of dask.distributed inside the block; the message names the stage and what to do."""
     from concurrent.futures import CancelledError
 
     from distributed.comm.core import CommClosedError
@@ -190,27 +190,31 @@ def in_words(doing: str) -> Iterator[None]:
         yield
     except KilledWorker as error:
         raise ClusterError(
-            f"{doing}: one task has cost {error.allowed_failures + 1} workers their lives, likely for lack of memory; "
-            "give the workers more of it, or start more of them"
+            f"{doing}: {error.allowed_failures + 1} workers were killed while running one task, probably for lack of "
+            "memory; give the workers more memory, or start more workers"
         ) from error
     except LinAlgError as error:
         raise NumericalError(f"the matrix is not positive definite ({error})") from error
     except MemoryError as error:
-        raise ClusterError(f"{doing}: a worker ran out of memory; give the workers more of it") from error
+        raise ClusterError(f"{doing}: a worker ran out of memory; give the workers more memory") from error
     except ImportError as error:
         raise ClusterError(
-            f"{doing}: a worker lacks what is needed ({error}); install the same monogram there"
+            f"{doing}: a worker cannot import a module ({error}); install the same version of monogram on the workers"
         ) from error
-    except (CancelledError, asyncio.CancelledError) as error:  # the second where the client itself is closed meanwhile
-        raise ClusterError(f"{doing}: the scheduler is gone, or somebody cancelled the work; start it again") from error
+    except (CancelledError, asyncio.CancelledError) as error:  # asyncio's error where the client itself is closed
+        raise ClusterError(
+            f"{doing}: the scheduler stopped or the tasks were cancelled; run the command again"
+        ) from error
     except (CommClosedError, ConnectionError, TimeoutError, WorkerStartTimeoutError) as error:
-        raise ClusterError(f"{doing}: the connection to the cluster was lost ({error}); start it again") from error
+        raise ClusterError(
+            f"{doing}: the connection to the cluster was lost ({error}); run the command again"
+        ) from error
 
 
 class Run:
-    """The tasks of one piece of work. Keys are its own, so that two of them never meet.
+    """The tasks of one fit or batch, with keys that no other run uses.
 
-    Results are held by nobody but those who hold the futures: what is dropped here is freed there.
+    A result stays on the workers as long as its future exists here; dropping the future frees the result.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -221,33 +225,33 @@ class Run:
 
     @contextmanager
     def stage(self, doing: str) -> Iterator[None]:
-        """One stage, by which an error names it; when it is left by one, or by Ctrl-C, its tasks are cancelled."""
+        """A named stage for error messages; on an error or Ctrl-C the tasks of the run are cancelled."""
         self.doing = doing
         try:
-            with in_words(doing):
+            with translated_errors(doing):
                 yield
         except BaseException:
             self.cancel()
             raise
 
     def submit(self, function: Callable[..., Any], *arguments: Any, name: str, **options: Any) -> Any:
-        """A task; its key says what it is."""
+        """Submit a task; its key contains `name`."""
         future = self.cluster.client.submit(function, *arguments, key=f"monogram-{name}-{self.mark}", **options)
         self._alive.add(future)
         return future
 
     def watch(self, futures: Iterable[Any]) -> None:
-        """Cancel these too, should it come to that."""
+        """Include these futures in `cancel`."""
         self._alive.update(futures)
 
     def cancel(self) -> None:
-        """Give up what is not done yet."""
-        with suppress(Exception):  # the cluster may be what failed
+        """Release all futures, which cancels unfinished tasks."""
+        with suppress(Exception):  # the cluster itself may have failed
             for future in list(self._alive):
-                future.release()  # Client.cancel makes the scheduler drop the client where tasks nobody named follow
+                future.release()  # Client.cancel can make the scheduler drop the client
 
     def finished(self, futures: Iterable[Any]) -> Iterator[int]:
-        """Wait for all; how many of them have just been done, as that happens. An error of a task is raised here."""
+        """Wait for all futures; yield the number that has just finished. The error of a task is raised here."""
         from distributed import wait
 
         pending = set(futures)
@@ -256,8 +260,8 @@ class Run:
                 with self.cluster.client.as_current():
                     done = set(wait(pending, timeout=LOOK, return_when="FIRST_COMPLETED").done)
             except TimeoutError as error:
-                error.with_traceback(None)  # its frames hold it, and the futures: results would stay on the workers
-                self._look()
+                error.with_traceback(None)  # its frames refer to the futures, which would keep results on the workers
+                self._check_workers()
                 continue
             for future in done:
                 if future.status != "finished":
@@ -266,24 +270,26 @@ class Run:
             yield len(done)
 
     def value(self, future: Any) -> Any:
-        """The result of a task, brought here."""
+        """The result of a task, transferred to the client."""
         client, longest = self.cluster.client, BRINGING
 
-        async def asked() -> asyncio.Task[Any]:
+        async def request() -> asyncio.Task[Any]:
             task: asyncio.Task[Any] = asyncio.ensure_future(client.gather(future, asynchronous=True))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may ask any more
-            await asyncio.wait([task], timeout=longest)  # not cancelled: later questions would be, too
+            task.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # retrieve the exception, so that asyncio does not log it
+            await asyncio.wait([task], timeout=longest)  # not cancelled: later requests would be cancelled too
             return task
 
         while True:
-            task = client.sync(asked)
+            task = client.sync(request)
             if task.done():
                 return task.result()
-            self._look()  # who held it may be gone; asked again, another has it
-            longest *= 2  # or it is large, and the line slow
+            self._check_workers()  # the worker with the result may be lost; a new request recomputes it
+            longest *= 2  # or the result is large and the network slow
 
     def stream(self, futures: Iterable[Any], ahead: int = 3) -> Iterator[Any]:
-        """Results in their order; futures are taken from the iterator, and freed, as the results are."""
+        """Yield results in order; futures are taken from the iterator, and freed, one by one."""
         waiting: deque[Any] = deque()
         source = iter(futures)
         while True:
@@ -298,14 +304,14 @@ class Run:
                 pass
             yield self.value(waiting.popleft())
 
-    def _look(self) -> None:
-        """Give up when nobody has been there for long."""
+    def _check_workers(self) -> None:
+        """Raise ClusterError where no worker has been alive for `patience` seconds."""
         if self.cluster.client.status != "running":
-            raise ClusterError(f"{self.doing}: the connection to the scheduler was lost; start it again")
+            raise ClusterError(f"{self.doing}: the connection to the scheduler was lost; run the command again")
         if self.cluster.workers():
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > self.cluster.patience:
             raise ClusterError(
-                f"{self.doing}: every worker is gone, and none came back in {self.cluster.patience:g} s; start some, "
-                "then start again"
+                f"{self.doing}: all workers are lost, and none came back in {self.cluster.patience:g} s; "
+                "start workers, then run the command again"
             )

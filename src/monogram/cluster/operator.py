@@ -1,4 +1,4 @@
-"""AᵀA of a log on a cluster, summed over partitions: what `engine.lowrank.spectrum` multiplies with."""
+"""The operator AᵀA of a log on a cluster, summed over partitions, for `engine.lowrank.spectrum`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from monogram.engine.runtime.progress import silent
 
 
 class DistributedOperator(Operator):
-    """The operator A = Y − a·bᵀ with its rows on the workers; it multiplies by AᵀA, on the items' side.
+    """The operator A = Y − a·bᵀ with its rows on the workers; only products with AᵀA are supported.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class DistributedOperator(Operator):
         self._applied = 0
         with self.run.stage("sending the log"):
             cuts = parts.row_cuts(matrix, cluster.part)
-            self._held = [self._send(n, *cut) for n, cut in enumerate(cuts)]
+            self._partitions = [self._send(n, *cut) for n, cut in enumerate(cuts)]
 
     def _send(self, number: int, start: int, stop: int) -> Any:
         own = self.shift and (self.shift[0][start:stop], self.shift[1])
@@ -39,20 +39,23 @@ class DistributedOperator(Operator):
         return self.run.submit(Operator, data, own, name=f"operator-{number}")
 
     def item_gram_times(self, block: NDArray[Any]) -> NDArray[Any]:
-        """The product AᵀA·block: each partition's own, summed in float64."""
+        """The product AᵀA·block: the products of the partitions, summed in float64."""
         self._applied += 1
         name = f"{self._applied}"
         with self.run.stage("a product of the spectrum"):
             pieces = self._pieces(np.ascontiguousarray(block), name)
-            terms = [self.run.submit(apply, one, pieces, name=f"apply-{name}-{n}") for n, one in enumerate(self._held)]
+            terms = [
+                self.run.submit(apply, operator, pieces, name=f"apply-{name}-{n}")
+                for n, operator in enumerate(self._partitions)
+            ]
             summed = parts.total(self.run, terms, f"apply-{name}", block.dtype)
             del terms
             for _ in self.run.finished([summed]):
                 pass
-            return np.array(self.run.value(summed))  # what comes over the line may not be writeable
+            return np.array(self.run.value(summed))  # a received array may be read-only
 
     def _pieces(self, block: NDArray[Any], name: str) -> list[Any]:
-        """The block in pieces of rows, none larger than a task may carry."""
+        """The block in pieces of rows, small enough for the argument of a task."""
         rows = max(1, self.run.cluster.part // max(1, block[:1].nbytes))
         starts = range(0, len(block), rows)
         return [
@@ -63,12 +66,12 @@ class DistributedOperator(Operator):
     def dense(self, side: str) -> Float64:
         """AᵀA as an array, lower triangle only."""
         if side != "items":
-            raise ValueError(f"side = {side!r}; a spread operator knows the items' side only")
+            raise ValueError(f"side = {side!r}; a distributed operator supports side='items' only")
         n = self.matrix.shape[1]
-        held = tiles(self.run, self.matrix, np.float64)
+        gram_tiles = tiles(self.run, self.matrix, np.float64)
         out = np.zeros((n, n), np.float64, order="F")
-        with self.run.stage("bringing the Gram"):
-            receive(self.run, held, out, tile_side(n, self.run.cluster.tile), silent)
+        with self.run.stage("transferring the Gram matrix"):
+            receive(self.run, gram_tiles, out, tile_side(n, self.run.cluster.tile), silent)
         return shifted(out, self.matrix, self.shift)
 
 

@@ -1,4 +1,4 @@
-"""Users in partitions on the workers, and sums over them as trees."""
+"""Partitions of the users on the workers, and tree sums over them."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.cluster.client import Run
+from monogram.engine.runtime.arrays import Csr
 
-FAN = 4  # summed by one task
+FAN = 4  # arrays summed by one task
 
 
-def row_cuts(matrix: Any, size: int) -> list[tuple[int, int]]:
-    """Ranges of rows of at most so many bytes each (but at least one row), whatever the number of workers."""
+def row_cuts(matrix: Csr, size: int) -> list[tuple[int, int]]:
+    """Ranges of rows of at most `size` bytes each (at least one row), whatever the number of workers."""
     each = matrix.data.itemsize + matrix.indices.itemsize
-    room = max(1, size // each)
+    entries = max(1, size // each)
     cuts, start, rows = [], 0, matrix.shape[0]
     while start < rows:
-        stop = int(np.searchsorted(matrix.indptr, matrix.indptr[start] + room, side="right")) - 1
-        stop = min(max(stop, start + 1), rows, start + room)
+        stop = int(np.searchsorted(matrix.indptr, matrix.indptr[start] + entries, side="right")) - 1
+        stop = min(max(stop, start + 1), rows, start + entries)
         cuts.append((start, stop))
         start = stop
     return cuts
 
 
-def part(matrix: Any, start: int, stop: int) -> Any:
-    """Some rows of a CSR matrix, without the others behind them."""
+def part(matrix: Csr, start: int, stop: int) -> Csr:
+    """A copy of some rows of a CSR matrix, which does not refer to the other rows."""
     return matrix[start:stop].copy()
 
 
 def same(value: Any) -> Any:
-    """What was given: a task that carries its argument to the cluster, and can do so again."""
+    """Return the argument: a task that sends its argument to the cluster, and again where a worker is lost."""
     return value
 
 
-def spread(run: Run, matrix: Any) -> list[Any]:
-    """The partitions of a CSR matrix, each the argument of a task of its own."""
+def spread(run: Run, matrix: Csr) -> list[Any]:
+    """The partitions of a CSR matrix, each sent by its own task."""
     cuts = row_cuts(matrix, run.cluster.part)
     return [run.submit(same, part(matrix, *cut), name=f"part-{n}") for n, cut in enumerate(cuts)]
 
 
 def total(run: Run, terms: Sequence[Any], name: str, dtype: Any = None) -> Any:
-    """The sum of arrays as a tree, each sum in float64; the last one in the given precision."""
+    """The sum of arrays as a tree, each sum in float64; the last one is cast to `dtype`."""
     level = list(terms)
     depth = 0
     while True:
@@ -61,7 +62,7 @@ def total(run: Run, terms: Sequence[Any], name: str, dtype: Any = None) -> Any:
 
 
 def add(terms: list[NDArray[Any]], dtype: Any = None) -> NDArray[Any]:
-    """The sum of a few arrays in float64, then in the given precision."""
+    """The sum of a few arrays in float64, cast to `dtype`."""
     if len(terms) == 1:
         return terms[0] if dtype is None else terms[0].astype(dtype, copy=False)
     out = np.add(terms[0], terms[1], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""C = (S + Λ)⁻¹ from the tiles of S: on one worker in place, or by tiles on all of them; C comes to the client.
+"""C = (S + Λ)⁻¹ from the tiles of S, on one worker in place or by tiles on all workers; the client receives C.
 
 By tiles: A = L·Lᵀ by `dask.array.linalg.cholesky`, then Z = L⁻¹ and C = ZᵀZ, lower tiles only, each product a task:
 n³ flops in all, as on one machine.
@@ -16,15 +16,15 @@ from monogram.cluster.client import Cluster, Run
 from monogram.cluster.gram import Key, spans, tile_side, tiles
 from monogram.engine.inverse.primal import PrimalInverse, invert_gram
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.engine.runtime.progress import Stage, silent
 
-SLAB = 64_000_000  # bytes of C that come at once
+SLAB = 64_000_000  # bytes of C transferred at once
 
 
 def cluster_inverse(
     cluster: Cluster,
-    matrix: Any,
+    matrix: Csr,
     penalties: Float64,
     way: str,
     *,
@@ -33,19 +33,19 @@ def cluster_inverse(
     threads: int = 1,
     stage: Stage = silent,
 ) -> PrimalInverse:
-    """The inverse of an m × n log, computed on the cluster and held here.
+    """The inverse of an m × n log, computed on the cluster and returned as a `PrimalInverse` of the client.
 
     Parameters
     ----------
     way : "one_worker" or "tiles"
     keep : Fortran-ordered n × n array, optional
-        Receives the lower triangle of the Gram.
+        Receives the lower triangle of the Gram matrix.
     """
     n, dtype, run = matrix.shape[1], np.dtype(dtype), Run(cluster)
     held = tiles(run, matrix, dtype, stage)
     side = tile_side(n, run.cluster.tile)
     if keep is not None:
-        with run.stage("bringing the Gram"):
+        with run.stage("transferring the Gram matrix"):
             receive(run, held.copy(), keep, side, silent)
     out = np.empty((n, n), dtype, order="F")
     solve = _on_one_worker if way == "one_worker" else _by_tiles
@@ -54,7 +54,7 @@ def cluster_inverse(
 
 
 def receive(run: Run, held: dict[Key, Any], out: NDArray[Any], side: int, stage: Stage) -> None:
-    """Write lower tiles into a square array; each is forgotten as it is taken."""
+    """Write lower tiles into a square array; each future is dropped once its tile is received."""
     keys = list(held)
     for (i, j), tile in zip(keys, run.stream(held.pop(key) for key in keys), strict=True):
         place = out[i * side : (i + 1) * side, j * side : (j + 1) * side]
@@ -65,17 +65,17 @@ def receive(run: Run, held: dict[Key, Any], out: NDArray[Any], side: int, stage:
 def _on_one_worker(
     run: Run, held: dict[Key, Any], penalties: Float64, out: NDArray[Any], side: int, stage: Stage
 ) -> None:
-    """All tiles go to one worker, which inverts in place as one machine does; C comes back by slabs of columns."""
+    """Collect all tiles on one worker, which inverts in place; C is transferred in slabs of columns."""
     n = len(out)
     with run.stage("the inverse on one worker"):
         where: dict[str, Any] = {"workers": largest(run), "allow_other_workers": True}
         keys = list(held)
         solved = run.submit(invert, keys, [held[key] for key in keys], penalties, side, name="solve", **where)
         stage("solve", 0.0)
-        held.clear()  # the scheduler knows how to make them again
+        held.clear()  # the scheduler can recompute them
         for _ in run.finished([solved]):
             stage("solve", float(n) ** 3)
-    with run.stage("bringing the inverse"):
+    with run.stage("transferring the inverse"):
         cuts = spans(n, max(1, SLAB // (n * out.itemsize)))
         slabs = (run.submit(columns, solved, *cut, name=f"slab-{cut[0]}", **where) for cut in cuts)
         for (start, stop), slab in zip(cuts, run.stream(slabs, ahead=1), strict=True):
@@ -85,12 +85,12 @@ def _on_one_worker(
 
 def largest(run: Run) -> list[str]:
     """The worker with the most free memory."""
-    found = run.cluster.workers()
-    return [max(found, key=lambda address: free(found[address]))] if found else []
+    workers = run.cluster.workers()
+    return [max(workers, key=lambda address: free(workers[address]))] if workers else []
 
 
 def free(worker: dict[str, Any]) -> float:
-    """Bytes a worker may still take; one without a limit has no bound."""
+    """Free bytes of a worker; infinite for a worker without a memory limit."""
     limit = worker["memory_limit"] or np.inf
     return float(limit - worker.get("metrics", {}).get("memory", 0))
 
@@ -114,7 +114,7 @@ def columns(square: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
 
 
 def _by_tiles(run: Run, held: dict[Key, Any], penalties: Float64, out: NDArray[Any], side: int, stage: Stage) -> None:
-    """The factor, its inverse and their product, tile by tile; C comes back by tiles."""
+    """The factor, its inverse and their product, tile by tile; C is transferred by tiles."""
     count, cube = max(i for i, _ in held) + 1, float(len(out)) ** 3
     with run.stage("the factor by tiles"):
         factor = _factor(run, held, penalties, count, side, out.dtype)
@@ -123,19 +123,19 @@ def _by_tiles(run: Run, held: dict[Key, Any], penalties: Float64, out: NDArray[A
         for done in run.finished(factor.values()):
             stage("factor", cube / 3 * done / len(factor))
     with run.stage("the inverse by tiles"):
-        found = _squared(run, _inverted(run, factor, count), count)
+        inverse = _squared(run, _inverted(run, factor, count), count)
         factor.clear()
         stage("invert", 0.0)
-        for done in run.finished(found.values()):
-            stage("invert", cube * 2 / 3 * done / len(found))
-    with run.stage("bringing the inverse"):
-        receive(run, found, out, side, stage)
+        for done in run.finished(inverse.values()):
+            stage("invert", cube * 2 / 3 * done / len(inverse))
+    with run.stage("transferring the inverse"):
+        receive(run, inverse, out, side, stage)
 
 
 def _factor(
     run: Run, held: dict[Key, Any], penalties: Float64, count: int, side: int, dtype: np.dtype[Any]
 ) -> dict[Key, Any]:
-    """Futures of the lower tiles of L, through dask.array, which wants squares of one size and reads the upper ones."""
+    """Futures of the lower tiles of L, through dask.array, which reads square upper tiles of equal size."""
     import dask.array as da
 
     name = f"monogram-upper-{run.mark}"
@@ -152,7 +152,7 @@ def _factor(
 
 
 def ready(tile: NDArray[Any], penalties: Float64 | None, side: int) -> NDArray[Any]:
-    """A tile with its penalties, turned to the upper side, and filled up to a square: with 1 on the diagonal."""
+    """The transpose of a tile plus its penalties, padded to a square tile with 1 on the diagonal."""
     rows, columns = tile.shape
     out = np.zeros((side, side), tile.dtype)
     out[:columns, :rows] = tile.T
@@ -164,26 +164,26 @@ def ready(tile: NDArray[Any], penalties: Float64 | None, side: int) -> NDArray[A
 
 def _inverted(run: Run, factor: dict[Key, Any], count: int) -> dict[Key, Any]:
     """Futures of Z = L⁻¹: Z_jj = L_jj⁻¹ and Z_ij = −Z_ii·Σ L_ik·Z_kj over j ≤ k < i."""
-    found = {(j, j): run.submit(triangle, factor[j, j], name=f"turned-{j}-{j}") for j in range(count)}
+    inverted = {(j, j): run.submit(triangle, factor[j, j], name=f"factor-inverse-{j}-{j}") for j in range(count)}
     for j in range(count):
         for i in range(j + 1, count):
             sums = None
             for k in range(j, i):
-                sums = run.submit(plus, sums, factor[i, k], found[k, j], name=f"turned-{i}-{j}-{k}")
-            found[i, j] = run.submit(minus, found[i, i], sums, name=f"turned-{i}-{j}")
-    return found
+                sums = run.submit(plus, sums, factor[i, k], inverted[k, j], name=f"factor-inverse-{i}-{j}-{k}")
+            inverted[i, j] = run.submit(minus, inverted[i, i], sums, name=f"factor-inverse-{i}-{j}")
+    return inverted
 
 
-def _squared(run: Run, turned: dict[Key, Any], count: int) -> dict[Key, Any]:
+def _squared(run: Run, inverse: dict[Key, Any], count: int) -> dict[Key, Any]:
     """Futures of the lower tiles of C = ZᵀZ: C_ij = Σ Z_kiᵀ·Z_kj over k ≥ i."""
-    found: dict[Key, Any] = {}
+    squared: dict[Key, Any] = {}
     for i in range(count):
         for j in range(i + 1):
             sums = None
             for k in range(i, count):
-                sums = run.submit(plus_turned, sums, turned[k, i], turned[k, j], name=f"inverse-{i}-{j}-{k}")
-            found[i, j] = sums
-    return found
+                sums = run.submit(plus_transposed, sums, inverse[k, i], inverse[k, j], name=f"inverse-{i}-{j}-{k}")
+            squared[i, j] = sums
+    return squared
 
 
 def triangle(lower: NDArray[Any]) -> NDArray[Any]:
@@ -193,13 +193,13 @@ def triangle(lower: NDArray[Any]) -> NDArray[Any]:
 
 
 def plus(sums: NDArray[Any] | None, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """A sum of products, one product further; what came in is left as it is."""
+    """sums + left·right; the arguments are not changed (tasks are pure)."""
     product = left @ right
     return np.asarray(product if sums is None else np.add(product, sums, out=product))
 
 
-def plus_turned(sums: NDArray[Any] | None, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """As `plus`, with the left side turned."""
+def plus_transposed(sums: NDArray[Any] | None, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+    """As `plus`, with the left factor transposed: sums + leftᵀ·right."""
     return plus(sums, left.T, right)
 
 

@@ -1,4 +1,4 @@
-"""Loaded by the worker processes that are started here, before they work."""
+"""Preload module of local worker processes."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Any
 
 
 def dask_setup(_: Any) -> None:
-    """Leave Ctrl-C, which a terminal sends to all, to the process that started the workers: it ends them."""
+    """Ignore SIGINT, which a terminal sends to all processes: the process that started the workers stops them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

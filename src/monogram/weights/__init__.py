@@ -1,15 +1,15 @@
-"""What a fitted model is: something that scores every item for a batch of histories.
+"""The weights of a fitted model, which score every item for a batch of histories (CSR, histories × items).
 
-Histories come as a CSR batch (histories × items). The kinds:
+The kinds:
 
-- `Dense`: W itself, n × n; a score is a sum of rows.
+- `Dense`: W as an n × n array; a score is a sum of rows.
 - `Dual`: K⁻¹ of the training users (m × m) and the sparse data; W is never formed.
-- `TwoStepDual`: two steps through a `Dual`.
-- `MatrixFree`: the sparse data alone; each batch of histories is solved for.
+- `TwoStepDual`: two-step scoring through a `Dual`.
+- `MatrixFree`: the sparse data alone; each batch of histories is a linear solve.
 - `Factors`: W = U·diag(f)·Vᵀ of rank k; two thin products.
-- `Sparse`: W with most entries left out.
-- `FoldIn`: item factors; the history's own row is solved from them, then multiplied.
-- `Fixed`: the same score for everyone (popularity).
+- `Sparse`: W as a CSR matrix.
+- `FoldIn`: item factors; the user factor of a history is solved from them.
+- `Fixed`: the same scores for every history (popularity).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = [
 
 
 def from_tensors(kind: str, tensors: Tensors, training: Any) -> Weights:
-    """Weights of a stored kind."""
+    """Build the weights of a stored kind from their tensors."""
     kinds: dict[str, Any] = {
-        one.kind: one for one in (Dense, Dual, Factors, Fixed, FoldIn, MatrixFree, Sparse, TwoStepDual)
+        weights.kind: weights for weights in (Dense, Dual, Factors, Fixed, FoldIn, MatrixFree, Sparse, TwoStepDual)
     }
     if kind not in kinds:
         raise ModelFileError(f"the file holds weights of kind {kind!r}; expected one of {', '.join(kinds)}")
-    weights: Weights = kinds[kind].from_tensors(tensors, training)
-    return weights
+    loaded: Weights = kinds[kind].from_tensors(tensors, training)
+    return loaded

@@ -1,4 +1,4 @@
-"""What the kinds of weights share: their interface, and small tools."""
+"""The interface of all kinds of weights, and helpers that several kinds use."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Weights(Protocol):
 
     @property
     def linear(self) -> bool:
-        """Whether the scores are the history times W, and nothing else: then `columns` is all there is to know."""
+        """Whether the scores are exactly the history times W, so that `columns` determines them."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes held beside the training data."""
+        """Bytes of memory in addition to the training data."""
 
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
         """The k best eligible items of each history."""
@@ -74,7 +74,7 @@ class Weights(Protocol):
         """What each entry of a history (a CSR batch of one) adds to the score of an item."""
 
     def base(self, items: Indices) -> Float64:
-        """The part of the scores of the items that no history changes."""
+        """The part of the scores of the items that does not depend on the history."""
 
     def tensors(self) -> Tensors:
         """The arrays to store."""
@@ -112,21 +112,21 @@ class Weights(Protocol):
 
 
 def checked(tensors: Tensors, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """A stored float tensor, if it has the shape."""
-    found = tensors.get(name)
-    if found is None or found.shape != shape or found.dtype.name not in ("float32", "float64"):
-        given = "none" if found is None else f"one of {found.dtype} and shape {found.shape}"
-        raise ModelFileError(f"the file must hold a float tensor {name!r} of shape {shape}; it has {given}")
-    return found
+    """A stored float tensor; ModelFileError where it is missing or has another shape."""
+    tensor = tensors.get(name)
+    if tensor is None or tensor.shape != shape or tensor.dtype.name not in ("float32", "float64"):
+        stored = "none" if tensor is None else f"one of {tensor.dtype} and shape {tensor.shape}"
+        raise ModelFileError(f"the file must hold a float tensor {name!r} of shape {shape}; it has {stored}")
+    return tensor
 
 
 def whole_numbers(tensors: Tensors, name: str) -> NDArray[Any]:
-    """A stored vector of indices."""
-    found = tensors.get(name)
-    if found is None or found.ndim != 1 or found.dtype.name not in ("int32", "int64"):
-        given = "none" if found is None else f"one of {found.dtype} and shape {found.shape}"
-        raise ModelFileError(f"the file must hold a vector {name!r} of indices; it has {given}")
-    return found
+    """A stored vector of indices; ModelFileError where it is missing or of another type."""
+    tensor = tensors.get(name)
+    if tensor is None or tensor.ndim != 1 or tensor.dtype.name not in ("int32", "int64"):
+        stored = "none" if tensor is None else f"one of {tensor.dtype} and shape {tensor.shape}"
+        raise ModelFileError(f"the file must hold a vector {name!r} of indices; it has {stored}")
+    return tensor
 
 
 def read_only(*holders: Any) -> None:
@@ -138,13 +138,13 @@ def read_only(*holders: Any) -> None:
 
 
 def batches(size: int, batch: int) -> Iterator[tuple[int, int]]:
-    """The ranges of a batch-wise walk."""
+    """Yield the ranges (start, stop) of consecutive batches."""
     for start in range(0, size, batch):
         yield start, min(start + batch, size)
 
 
 def part(eligible: Eligible, start: int, stop: int) -> Eligible:
-    """The rules of a range of users."""
+    """The eligibility rules of a range of users."""
     only = eligible.only_pointers
     return Eligible(
         eligible.mask,
@@ -156,17 +156,17 @@ def part(eligible: Eligible, start: int, stop: int) -> Eligible:
 
 
 def joined(parts: list[Best], k: int) -> Best:
-    """The lists of k items of a batch-wise walk, one after the other."""
+    """Concatenate the lists of consecutive batches."""
     none = Best(np.zeros((0, k), np.int64), np.zeros((0, k)), np.zeros(0, np.int64))
     names = ("items", "scores", "counts")
-    return Best(*(np.concatenate([getattr(one, name) for one in (none, *parts)]) for name in names))
+    return Best(*(np.concatenate([getattr(lists, name) for lists in (none, *parts)]) for name in names))
 
 
 def warn_not_converged(converged: bool) -> None:
-    """Warn of solves with a dual that did not converge."""
+    """Warn that a solve with a dual inverse did not converge."""
     if not converged:
         warnings.warn(
-            "float32 is too coarse for this model: its scores of new histories are approximate; "
+            "float32 is not precise enough for this model: its scores of new histories are approximate; "
             "fit with dtype='float64', or with solver='primal'",
             MonogramWarning,
             stacklevel=4,

@@ -1,4 +1,4 @@
-"""W itself, n × n, and the scores that no history changes."""
+"""W as an n × n array, and constant scores that do not depend on the history."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from monogram.weights.update_state import UpdateState, rounded_scale
 
 
 class Dense(Weights):
-    """W as one C-ordered array: row i is what item i of a history adds to every score.
+    """W as one C-ordered array: row i holds what item i of a history adds to every score.
 
-    Where it lies in a file of the fit's own, `scratch` is that file's folder.
+    Where the array is a memory-mapped file of a fit on disk, `scratch` is the folder of that file.
     """
 
     kind = "dense"
@@ -53,7 +53,7 @@ class Dense(Weights):
         return best_by_rows(self.matrix, histories, eligible, k, threads=threads)
 
     def heads(self, thetas: Float64, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
-        """The best items by each row of `thetas` times the scores: for models that differ by a factor an item."""
+        """The best items by each row of `thetas` times the scores: for models that differ by one factor per item."""
         return heads_by_rows(self.matrix, thetas, histories, eligible, k, threads=threads)
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float64:
@@ -97,7 +97,7 @@ class Dense(Weights):
 
 
 class Fixed(Weights):
-    """One score an item, whatever the history."""
+    """One score for each item, whatever the history."""
 
     kind = "fixed"
     linear = False
@@ -116,8 +116,8 @@ class Fixed(Weights):
         return int(self.scores.nbytes)
 
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
-        nothing = np.empty((0, len(self.scores)))
-        return best_by_rows(nothing, histories, eligible, k, base=self.scores, threads=threads)
+        no_rows = np.empty((0, len(self.scores)))
+        return best_by_rows(no_rows, histories, eligible, k, base=self.scores, threads=threads)
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         return np.tile(self.scores[items], (histories.shape[0], 1))

@@ -1,4 +1,4 @@
-"""W through the inverse over training users: never formed."""
+"""W through the dual inverse K⁻¹ over the training users; W is never formed."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from monogram.weights.update_state import UpdateState
 
 
 class Dual(Weights):
-    """W = B·diag(θ) + diag(δ) through K⁻¹ (see `engine.inverse.dense`), without forming it.
+    """W = B·diag(θ) + diag(δ) through K⁻¹ (see `engine.inverse.dual`), without forming it.
 
-    Any history is scored by hC = hΛ⁻¹ − ((hΛ⁻¹)X̃ᵀ)K⁻¹X̃Λ⁻¹, solved to float64. To rank, one that a training user has
-    is scored by that user's row of K⁻¹, hC = K⁻¹_u·X̃Λ⁻¹/√w_u: the same to the rounding of K⁻¹, and much quicker. The
-    history alone decides, so the same one always gets the same list.
+    Any history is scored by hC = hΛ⁻¹ − ((hΛ⁻¹)X̃ᵀ)K⁻¹X̃Λ⁻¹, solved to float64. For ranking, a history equal to that of
+    a training user u uses the row of u: hC = K⁻¹_u·X̃Λ⁻¹/√w_u, equal up to the precision of K⁻¹ and much faster. Only
+    the history decides, so equal histories always get equal lists.
 
     Parameters
     ----------
     inverse : ndarray, m × m, symmetric
     training : CSR, the training data X
     penalties : ℓ
-    scale : −θ/(c·ℓ), the factor of each item's gathered sum
+    scale : −θ/(c·ℓ), the factor of the sum of each item
     own : θ + δ, what an item of the history adds to its own score
     roots : √w of the training users
     """
@@ -83,16 +83,16 @@ class Dual(Weights):
     def _ranked(
         self, scales: Float64, seen: bool, histories: Any, eligible: Eligible, k: int, threads: int
     ) -> list[Best]:
-        """One Best for each row of scales; `seen` counts what an item of the history adds to its own score."""
+        """One Best for each row of scales; with `seen`, items of the history add to their own scores."""
         parts: list[list[Best]] = [[] for _ in scales]
         for start, stop in batches(histories.shape[0], self.batch):
             rows = histories[start:stop]
-            coefficients, own = self._solved(rows, self._known(rows), threads)
+            coefficients, own = self._solved(rows, self._training_users(rows), threads)
             own = own if seen else np.zeros_like(own)
             rules = part(eligible, start, stop)
-            found = heads_by_gathering(self.by_item, scales, own, coefficients, rows, rules, k, threads=threads)
-            for head, one in zip(parts, found, strict=True):
-                head.append(one)
+            ranked = heads_by_gathering(self.by_item, scales, own, coefficients, rows, rules, k, threads=threads)
+            for head, best in zip(parts, ranked, strict=True):
+                head.append(best)
         return [joined(head, k) for head in parts]
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float64:
@@ -106,12 +106,12 @@ class Dual(Weights):
         return out
 
     def columns(self, items: Indices) -> Float64:
-        found, converged = exact_columns(self.inverse, self.by_item, self.penalties, items)
+        columns, converged = exact_columns(self.inverse, self.by_item, self.penalties, items)
         warn_not_converged(converged)
-        found *= self.scale[items] * self.penalties[items]
-        # B has no diagonal: what stands there is δ = own − θ, and θ = −scale·c·ℓ.
-        found[items, np.arange(len(items))] += self.own[items]
-        return found
+        columns *= self.scale[items] * self.penalties[items]
+        # B has a zero diagonal; the diagonal of W is δ = own − θ with θ = −scale·c·ℓ.
+        columns[items, np.arange(len(items))] += self.own[items]
+        return columns
 
     def shares(self, history: Any, item: int) -> Float64:
         return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
@@ -144,20 +144,20 @@ class Dual(Weights):
     def read_inverse(self, data: Csr) -> ReadableInverse:
         return DualInverse(self.inverse, data.T.tocsr(), self.penalties, 1)
 
-    def _solved(self, rows: Any, known: Indices, threads: int) -> tuple[Float64, Float64]:
-        """Coefficients y over training users, and what each history item adds to its own score."""
-        exact = self.inverse.dtype if (known >= 0).all() else np.float64
+    def _solved(self, rows: Any, users: Indices, threads: int) -> tuple[Float64, Float64]:
+        """Coefficients y over the training users, and what each item of a history adds to its own score."""
+        exact = self.inverse.dtype if (users >= 0).all() else np.float64
         out = np.empty((rows.shape[0], len(self.inverse)), exact)
-        at, new = np.flatnonzero(known >= 0), np.flatnonzero(known < 0)
-        out[at] = self.inverse.T[known[at]] / self.roots[known[at], None]
+        at, new = np.flatnonzero(users >= 0), np.flatnonzero(users < 0)
+        out[at] = self.inverse.T[users[at]] / self.roots[users[at], None]
         for start, stop in batches(len(new), 64):
-            out[new[start:stop]] = -self._new(rows[new[start:stop]], threads)
+            out[new[start:stop]] = -self._solve_new(rows[new[start:stop]], threads)
         factors = self.own[rows.indices]
-        factors = factors + np.repeat(known < 0, np.diff(rows.indptr)) * self.scale[rows.indices]
+        factors = factors + np.repeat(users < 0, np.diff(rows.indptr)) * self.scale[rows.indices]
         return out, factors * rows.data
 
-    def _new(self, rows: Any, threads: int) -> Float64:
-        """The product (hΛ⁻¹)X̃ᵀK⁻¹, to float64 whatever K⁻¹ is held in."""
+    def _solve_new(self, rows: Any, threads: int) -> Float64:
+        """The product (hΛ⁻¹)X̃ᵀK⁻¹ to float64, whatever the precision of K⁻¹."""
         scaled = rows.data / self.penalties[rows.indices]
         spread = sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape) @ self.by_item
         with parallel.blas_threads(threads):
@@ -165,8 +165,8 @@ class Dual(Weights):
         warn_not_converged(converged)
         return solved.T
 
-    def _known(self, rows: Any) -> Indices:
-        """The first training user with each history, or −1."""
+    def _training_users(self, rows: Any) -> Indices:
+        """For each history the first training user with an equal one, or −1."""
         if self._first is None:
             first: dict[bytes, int] = {}
             for user, key in enumerate(_keys(self.training)):

@@ -1,4 +1,4 @@
-"""W of low rank: two thin factors, scored in two thin products."""
+"""W of low rank: two n × k factors; scores are two matrix products."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from monogram.weights.common import Tensors, Weights, checked
 class Factors(Weights):
     """W = U·diag(f)·Vᵀ; a history scores reach·(hU)·diag(f)·Vᵀ + base.
 
-    With a ridge, a short history trusts the factors less: f becomes f/(1 + ridge·reach·f), which for f = 1/g is
+    With a ridge the factors of a short history shrink: f becomes f/(1 + ridge·reach·f), which for f = 1/g is
     1/(g + ridge·reach). That is the fold-in of RG² under the plain penalty: with QᵀQ = diag(g), s = 1ᵀQ, |D| the sum
     of the log and t = N·h/|h| − 1, w = |h|/(2N|D|), p = w·tQ/(w·g + λ) is the row of left = N·Q − 1·sᵀ, f = 1/g,
     length = 1 and ridge = 2λN|D|.
@@ -27,10 +27,10 @@ class Factors(Weights):
     Parameters
     ----------
     left : U, n × k
-    right : V, n × k; may be the same array as `left`, and is then held and stored once
+    right : V, n × k; may be the same array as `left`, which is then stored once
     scale : f
-    base : what every history's scores start from; by default 0
-    length : 0, or N where a history counts by its shares: reach = N/Σh (RG²); else reach = 1
+    base : added to the scores of every history; by default 0
+    length : 0, or N where a history is normalised: reach = N/Σh (RG²); else reach = 1
     ridge : at least 0
     """
 

@@ -1,4 +1,4 @@
-"""Item factors of a weighted factorisation: the row of a history is solved from them, then multiplied."""
+"""Item factors of a weighted factorisation; the user factor of a history is solved from them (fold-in)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from monogram.weights.common import Tensors, Weights, checked
 
 
 class FoldIn(Weights):
-    """Q; a history h scores p·Qᵀ, where p is the row that training would give someone with this history.
+    """Item factors Q: a history h scores p·Qᵀ, where p is the user factor that a half-step gives for h.
 
-    With g = alpha·h and ρ = l2·(n + Σ g)^nu, p = A⁻¹·Σ (1 + g_i)·q_i and A = QᵀQ + ρ·I + Σ g_i·q_i·q_iᵀ, in float64
-    and exactly, whichever solver the training used. So a score is not linear in the history, but it is still a sum
-    over it: item i adds (1 + g_i)·q_jᵀ·A⁻¹·q_i to the score of j.
+    With g = alpha·h and ρ = l2·(n + Σ g)^nu, p = A⁻¹·Σ (1 + g_i)·q_i and A = QᵀQ + ρ·I + Σ g_i·q_i·q_iᵀ, solved
+    exactly in float64, whatever the solver of the fit. A score is not linear in the history, but it is still a sum over
+    its items: item i adds (1 + g_i)·q_jᵀ·A⁻¹·q_i to the score of j.
 
     Parameters
     ----------
-    items : Q, n × rank, turned so that QᵀQ is diagonal (see `engine.iterative.wrmf.rotate_to_axes`)
-    spectrum : that diagonal
-    l2, alpha, nu : those of the training
+    items : Q, n × rank, rotated so that QᵀQ is diagonal (see `engine.iterative.wrmf.rotate_to_axes`)
+    spectrum : the diagonal of QᵀQ
+    l2, alpha, nu : parameters of the fit
     """
 
     kind = "folded"
@@ -44,7 +44,7 @@ class FoldIn(Weights):
         spectrum = checked(tensors, "spectrum", (rank,))
         l2, alpha, nu = checked(tensors, "settings", (3,)).tolist()
         if not (l2 > 0 and alpha >= 0 and nu >= 0 and (spectrum >= 0).all()):
-            raise ModelFileError("the file's folded weights need l2 above 0, and alpha, nu and spectrum of at least 0")
+            raise ModelFileError("the file's fold-in weights need l2 above 0, and alpha, nu and spectrum of at least 0")
         return cls(items, spectrum, l2=l2, alpha=alpha, nu=nu)
 
     @property
@@ -52,8 +52,8 @@ class FoldIn(Weights):
         return int(self.items.nbytes)
 
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
-        nothing = np.zeros(len(self.items))
-        return best_by_products(self.rows(histories, threads), self.items, nothing, eligible, k, threads=threads)
+        base = np.zeros(len(self.items))
+        return best_by_products(self.rows(histories, threads), self.items, base, eligible, k, threads=threads)
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         return np.asarray(self.rows(histories, threads) @ self.items[items].astype(np.float64).T)
@@ -77,7 +77,7 @@ class FoldIn(Weights):
         return {"items": self.items, "spectrum": self.spectrum, "settings": settings}
 
     def rows(self, histories: Any, threads: int) -> Float64:
-        """The factors p of each history."""
+        """The user factor p of each history."""
         out = np.zeros((histories.shape[0], self.items.shape[1]))
         solve(histories, self._ridges(histories), self.alpha, self.items, self.spectrum, out, threads)
         return out

@@ -1,4 +1,4 @@
-"""W through solves with the sparse data: neither it nor an inverse is ever formed."""
+"""W through linear solves with the sparse data; neither W nor an inverse is formed."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from monogram.engine.topk.bounds import Terms, best_by_columns, rescored
 from monogram.errors import ModelFileError, MonogramWarning
 from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part
 
-SURE = 5.0  # standard errors within which c is taken to lie
-SPARE = 4  # candidates beyond k whose c is solved for; more where they do not settle the list
-WIDEST = 512  # candidates of one list, at most
-SCORED = 1024  # items asked for by name whose c is solved for, at most
+SURE = 5.0  # c is assumed to lie within this many standard errors
+SPARE = 4  # candidates beyond k whose c is solved for; doubled while the list is uncertain
+WIDEST = 512  # maximum number of candidates beyond k of one list
+SCORED = 1024  # `score` solves for the c of at most this many items
 
 
 class MatrixFree(Weights):
     """W = B·diag(θ) + diag(δ) by solving (S + Λ)z = h for each batch of histories (see `engine.inverse.matrix_free`).
 
     The score of item j is (θ_j + δ_j)·h_j − (θ_j/c_j)·z_j. Without a `diagonal` W = I − CΛ, whose scores need no c:
-    h_j − ℓ_j·z_j. With one, c_j is known up to its standard error, and the k best are chosen thus: candidates are taken
-    by the highest score that five standard errors allow, their c_j is solved for, and they are ranked again, until no
-    other item could be among the first k. What was solved for is kept, and only saves time: a list does not depend on
-    what was asked before.
+    h_j − ℓ_j·z_j. With one, c_j is known up to its standard error, and the top k is found in rounds: candidates are
+    selected by the upper bound of the score within five standard errors, their c_j is solved for, and they are ranked
+    again, until no other item can be in the top k. Solved c_j are cached; the cache does not change a list.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ class MatrixFree(Weights):
     penalties : ℓ
     tolerance : of the residual of a history, relative to it
     dtype : the precision of the blocks
-    diagonal : c by item and their standard errors, 0 where exact; or None
+    diagonal : c and its standard error (0 where exact) for each item; or None
     weights : of the training users, in S = Xᵀ·diag(w)·X; None where all are 1
     """
 
@@ -103,8 +102,10 @@ class MatrixFree(Weights):
         return replace(joined(found, k), residuals=np.concatenate(residuals))
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float64:
-        """Scores; of more than SCORED items with the estimated c."""
-        terms = self._terms(self._known(items, threads) if len(items) <= SCORED else self._estimated(), items)
+        """Scores; for more than SCORED items with the estimated c."""
+        terms = self._terms(
+            self._refined_diagonal(items, threads) if len(items) <= SCORED else self._estimated(), items
+        )
         out = np.empty((histories.shape[0], len(items)))
         for rows, solved, start in self._solved(histories, self.tolerance, threads):
             mine = out[start : start + rows.shape[0]]
@@ -114,7 +115,7 @@ class MatrixFree(Weights):
 
     def columns(self, items: Indices) -> Float64:
         threads, items = parallel.count(None), np.asarray(items)
-        c = self._known(items, threads)
+        c = self._refined_diagonal(items, threads)
         terms, own = self._terms(c, items), np.arange(len(items))
         out = np.empty((len(self.penalties), len(items)))
         for rows, solved, start in self._solved(matrix_free.units(items, len(out)), self.tolerance, threads):
@@ -174,7 +175,7 @@ class MatrixFree(Weights):
             mine, columns = rows[open_], np.ascontiguousarray(solution[:, open_])
             found = best_by_columns(columns, terms, mine, _only(rules, open_), width, threads=threads)
             wanted = np.unique(np.concatenate([row[:n] for row, n in zip(found.items, found.counts, strict=True)]))
-            exact = self._terms(self._known(wanted, threads), None)
+            exact = self._terms(self._refined_diagonal(wanted, threads), None)
             ranked, certain = rescored(found, columns, exact, mine, k)
             for name in ("items", "scores", "counts"):
                 getattr(out, name)[open_] = getattr(ranked, name)
@@ -185,18 +186,18 @@ class MatrixFree(Weights):
             width *= 2
         return out
 
-    def _known(self, items: Indices, threads: int) -> Float64 | None:
-        """c, with those of some items exact."""
+    def _refined_diagonal(self, items: Indices, threads: int) -> Float64 | None:
+        """c, with the entries of some items solved for exactly."""
         if self.diagonal is None:
             return None
         values = self.diagonal.values.copy()
-        asked = [int(j) for j in np.unique(items) if self.diagonal.errors[j] > 0]
-        new = np.array([j for j in asked if j not in self._refined], np.int64)
+        estimated = [int(j) for j in np.unique(items) if self.diagonal.errors[j] > 0]
+        new = np.array([j for j in estimated if j not in self._refined], np.int64)
         if len(new):
-            exact, arrived = exact_diagonal(self.system, new, threads)
-            _warn_not_converged(arrived)
+            exact, converged = exact_diagonal(self.system, new, threads)
+            _warn_not_converged(converged)
             self._refined |= dict(zip(new.tolist(), exact.tolist(), strict=True))
-        values[asked] = [self._refined[j] for j in asked]
+        values[estimated] = [self._refined[j] for j in estimated]
         return values
 
     def _estimated(self) -> Float64 | None:
@@ -211,12 +212,12 @@ class MatrixFree(Weights):
         return theta / c, theta + delta
 
     def _terms(self, c: Float64 | None, items: Indices | None) -> Terms:
-        """What turns z into scores for a c that is taken as it is; of some items alone where they are given."""
-        scale, own = (one if items is None else one[items] for one in self._factors(c))
+        """The factors that turn z into scores for an exact c; of some items where they are given."""
+        scale, own = (factor if items is None else factor[items] for factor in self._factors(c))
         return Terms(scale, own, np.zeros_like(scale), np.zeros_like(own))
 
     def _bounded(self) -> Terms:
-        """The same for the estimated c, with the slack that its errors leave."""
+        """The factors for the estimated c, with bounds of their errors."""
         scale, own = self._factors(self._estimated())
         slack = np.zeros((2, len(scale)))
         if self.diagonal is not None and self.diagonal.errors.any():
@@ -228,7 +229,7 @@ class MatrixFree(Weights):
 
 
 def _only(rules: Eligible, users: Indices) -> Eligible:
-    """The rules of some users."""
+    """The eligibility rules of some users."""
     if len(users) == len(rules.out_pointers) - 1:
         return rules
     shape = (len(rules.out_pointers) - 1, len(rules.mask))
@@ -248,7 +249,7 @@ def _chosen(pointers: Indices, items: Indices, shape: tuple[int, int], users: In
 def _warn_not_converged(converged: bool) -> None:
     if not converged:
         warnings.warn(
-            "some histories were not solved to the tolerance (`residuals` of what recommend gives tells how far): "
+            "some histories were not solved to the tolerance (see `residuals` of the recommendations): "
             "their scores are approximate; raise l2 or dropout, or fit with dtype='float64'",
             MonogramWarning,
             stacklevel=4,
@@ -257,8 +258,8 @@ def _warn_not_converged(converged: bool) -> None:
 
 def _warn_uncertain(lists: int) -> None:
     warnings.warn(
-        f"{lists} lists may lack an item: more than {WIDEST} candidates are too near to each other for the estimated "
-        "diagonal; ask for fewer items, or use DLAE, which needs none",
+        f"{lists} lists may miss an item: more than {WIDEST} candidates have scores too close for the estimated "
+        "diagonal; ask for fewer items, or use DLAE, which needs no diagonal",
         MonogramWarning,
         stacklevel=5,
     )

@@ -1,4 +1,4 @@
-"""Several models of two steps that differ by little, ranked from one pass of scores."""
+"""Several two-step models that share B and a projection, ranked from one pass of scores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Mixture:
 
 
 class Mixtures:
-    """Ranks by mixtures of B, B² and a projection, of which a history is multiplied with each once.
+    """Ranks by several mixtures of B, B² and a projection; a history is multiplied by each of the three once.
 
     Parameters
     ----------
@@ -43,40 +43,44 @@ class Mixtures:
     def heads(
         self, mixtures: Sequence[Mixture], histories: Any, eligible: Eligible, k: int, threads: int
     ) -> list[Best]:
-        """The best items of each history by each row of each mixture, in their order."""
-        parts: list[list[Best]] = [[] for one in mixtures for _ in one.thetas]
+        """The best items of each history by each row of each mixture, in the order of the mixtures."""
+        parts: list[list[Best]] = [[] for mixture in mixtures for _ in mixture.thetas]
         for start, stop in batches(histories.shape[0], BATCH):
             rows, rules = histories[start:stop], part(eligible, start, stop)
             with parallel.blas_threads(threads):
                 steps, common = self._steps(rows, threads), self._common(rows, mixtures)
-                found = [
-                    head
-                    for one in mixtures
-                    for head in heads_by_scores(_mixed(one, *steps, common), one.thetas, rules, k, threads=threads)
+                ranked = [
+                    best
+                    for mixture in mixtures
+                    for best in heads_by_scores(
+                        _mixed(mixture, *steps, common), mixture.thetas, rules, k, threads=threads
+                    )
                 ]
-            for head, best in zip(parts, found, strict=True):
+            for head, best in zip(parts, ranked, strict=True):
                 head.append(best)
         return [joined(head, k) for head in parts]
 
     def _common(self, rows: Any, mixtures: Sequence[Mixture]) -> dict[int, NDArray[Any]]:
-        """The projections of histories, by rank."""
-        held: Any = rows.astype(self.basis.dtype) @ self.basis
-        ranks = {one.rank for one in mixtures if one.weight}
-        return {rank: held[:, :rank] @ self.basis[:, :rank].T for rank in ranks}
+        """The projections of the histories, by rank of the projection."""
+        coordinates: Any = rows.astype(self.basis.dtype) @ self.basis
+        ranks = {mixture.rank for mixture in mixtures if mixture.weight}
+        return {rank: coordinates[:, :rank] @ self.basis[:, :rank].T for rank in ranks}
 
     def _steps(self, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """The scores of histories by B, and by B²."""
         if isinstance(self.first, Dense):
-            one = rows.astype(self.first.matrix.dtype) @ self.first.matrix
-            return one, one @ self.first.matrix
-        one, through = two_step_products(self.first, rows, threads)
+            first = rows.astype(self.first.matrix.dtype) @ self.first.matrix
+            return first, first @ self.first.matrix
+        first, through = two_step_products(self.first, rows, threads)
         scale = self.first.scale[:, None]
-        return np.ascontiguousarray(one.T), np.ascontiguousarray((one * (1 + scale) - scale * through).T)
+        return np.ascontiguousarray(first.T), np.ascontiguousarray((first * (1 + scale) - scale * through).T)
 
 
-def _mixed(one: Mixture, first: NDArray[Any], second: NDArray[Any], common: dict[int, NDArray[Any]]) -> NDArray[Any]:
-    out = (1 - one.share) * first
-    out += one.share * second
-    if one.weight:
-        out += one.weight * common[one.rank]
+def _mixed(
+    mixture: Mixture, first: NDArray[Any], second: NDArray[Any], common: dict[int, NDArray[Any]]
+) -> NDArray[Any]:
+    out = (1 - mixture.share) * first
+    out += mixture.share * second
+    if mixture.weight:
+        out += mixture.weight * common[mixture.rank]
     return np.asarray(out)

@@ -1,4 +1,4 @@
-"""Dense weights under another head: the same array, a factor an item, another diagonal."""
+"""Dense weights under another head: the same array, one factor for each item, another diagonal."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from monogram.weights.common import Tensors, Weights, batches, joined, part
 if TYPE_CHECKING:
     from monogram.weights.dense import Dense
 
-BATCH = 64  # histories whose scores are written out at once, where a list may hold what was seen
+BATCH = 64  # histories scored at once where lists may contain items of the history
 
 
 class Rescaled(Weights):
-    """W = B·diag(θ) + diag(δ) read from an array that holds B under another head; no new square array.
+    """W = B·diag(θ) + diag(δ) read from an array that holds B under another head; no new n × n array.
 
     Parameters
     ----------
-    dense : the weights as they are held
-    factors : by item, θ over the θ that is in the array
+    dense : the stored weights
+    factors : of each item, θ divided by the θ of the stored weights
     delta : δ, the new diagonal
     """
 
@@ -40,16 +40,16 @@ class Rescaled(Weights):
         return int(self.factors.nbytes + self.delta.nbytes)
 
     def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
-        if _left_out(histories, eligible):  # then the diagonal is never read
+        if _left_out(histories, eligible):  # the diagonal is never read
             return self.dense.heads(self.factors[None], histories, eligible, k, threads)[0]
-        every, one = np.arange(histories.shape[1]), np.ones((1, histories.shape[1]))
-        found = [
+        every, ones = np.arange(histories.shape[1]), np.ones((1, histories.shape[1]))
+        batches_ = [
             heads_by_scores(
-                self.score(histories[start:stop], every, threads), one, part(eligible, start, stop), k, threads=threads
+                self.score(histories[start:stop], every, threads), ones, part(eligible, start, stop), k, threads=threads
             )[0]
             for start, stop in batches(histories.shape[0], BATCH)
         ]
-        return joined(found, k)
+        return joined(batches_, k)
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         out = self.dense.score(histories, items, threads) * self.factors[items]
@@ -71,17 +71,17 @@ class Rescaled(Weights):
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:
-        raise ParameterError("weights under another head are not stored: save what `changed` gives")
+        raise ParameterError("rescaled weights cannot be stored; save the model that `changed` returns")
 
     def _own(self, histories: Any) -> Any:
-        """What an item of a history adds to its own score, less what the array's diagonal adds."""
+        """What an item of a history adds to its own score, minus what the diagonal of the array adds."""
         at = histories.indices
-        held = self.dense.matrix[at, at] * self.factors[at]
-        arrays = ((self.delta[at] - held) * histories.data, at, histories.indptr)
+        stored = self.dense.matrix[at, at] * self.factors[at]
+        arrays = ((self.delta[at] - stored) * histories.data, at, histories.indptr)
         return sp.csr_array(arrays, shape=histories.shape)
 
 
 def _left_out(histories: Any, eligible: Eligible) -> bool:
-    """Whether what must not be in the lists is what the histories hold."""
+    """Whether the excluded items are exactly those of the histories."""
     same = len(eligible.out) == len(histories.indices) and np.array_equal(eligible.out_pointers, histories.indptr)
     return bool(same and np.array_equal(eligible.out, histories.indices))

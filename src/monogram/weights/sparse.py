@@ -1,4 +1,4 @@
-"""W with most entries left out."""
+"""W as a sparse matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monogram.weights.common import Tensors, Weights, checked, whole_numbers
 
 
 class Sparse(Weights):
-    """W as CSR: row i holds what item i of a history adds to the few scores it touches."""
+    """W as CSR: row i holds what item i of a history adds to the scores of a few items."""
 
     kind = "sparse"
     linear = True
@@ -27,7 +27,7 @@ class Sparse(Weights):
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, training: Any) -> Sparse:
-        """Build from stored arrays, checked: a kernel would follow a wrong index out of its array."""
+        """Build from stored arrays, with all indices checked: a kernel would read out of bounds at a wrong index."""
         n = training.shape[1]
         columns, pointers = (whole_numbers(tensors, name) for name in ("columns", "pointers"))
         try:

@@ -1,4 +1,4 @@
-"""Two steps through the inverse over training users: what a history scores is scored once more."""
+"""Two-step scoring through the dual inverse: the scores hB of a history are multiplied by B a second time."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from monogram.errors import ModelFileError
 from monogram.weights.common import Tensors, Weights, batches, checked, joined, part, warn_not_converged
 from monogram.weights.dual import Dual
 
-WIDTH = 64  # products are padded to a multiple of it, so that their rounding is nearly that of a history alone
-BATCH = 4 * WIDTH  # histories of a product
+WIDTH = 64  # products are padded to a multiple of it, so that rounding is nearly that of an unbatched history
+BATCH = 4 * WIDTH  # histories of one product
 
 
 class TwoStepDual(Weights):
-    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) through the `Dual` of B, without forming any of them.
+    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) through the `Dual` of B, without forming B.
 
-    The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹. Scores take it to float64; lists take it in
-    the precision of K⁻¹.
+    The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹: in float64 for scores, in the precision of
+    K⁻¹ for ranked lists.
 
     Parameters
     ----------
-    first : of B itself: θ = 1, δ = 0
+    first : the `Dual` of B itself: θ = 1, δ = 0
     share : s
     factors : f, above 0
     basis : G, n × some columns, or None
@@ -52,10 +52,12 @@ class TwoStepDual(Weights):
             raise ModelFileError("the file's weights have a factor of an item that is not above 0")
         first = Dual.from_tensors(tensors, training)
         if not ((first.scale < 0).all() and (first.own == 1).all()):
-            raise ModelFileError("the file's weights of two steps have a first step that is not a plain one")
-        held = tensors.get("basis")
-        columns = held.shape[1] if held is not None and held.ndim == 2 else 1
-        basis = None if held is None else checked(tensors, "basis", (training.shape[1], columns))
+            raise ModelFileError(
+                "the file's two-step weights have a first step with θ ≠ 1 or δ ≠ 0; expected θ = 1 and δ = 0"
+            )
+        stored = tensors.get("basis")
+        columns = stored.shape[1] if stored is not None and stored.ndim == 2 else 1
+        basis = None if stored is None else checked(tensors, "basis", (training.shape[1], columns))
         return cls(first, share, factors, basis)
 
     @property
@@ -69,28 +71,28 @@ class TwoStepDual(Weights):
         """The best items by each row of `thetas` times the scores."""
         parts: list[list[Best]] = [[] for _ in thetas]
         for start, stop in batches(histories.shape[0], BATCH):
-            scores = self._quick(histories[start:stop], threads)
+            scores = self._ranking_scores(histories[start:stop], threads)
             rules = part(eligible, start, stop)
-            for head, one in zip(
+            for head, best in zip(
                 parts, heads_by_scores(scores, thetas * self.factors, rules, k, threads=threads), strict=True
             ):
-                head.append(one)
+                head.append(best)
         return [joined(head, k) for head in parts]
 
     def error(self, histories: Any, threads: int) -> float:
-        """Of the scores that lists of these histories are made by, on items outside them, relative to the largest."""
+        """The largest error of the ranking scores on items outside the histories, relative to the largest score."""
         exact = self.score(histories, np.arange(len(self.factors)), threads)
-        off = np.abs(self._quick(histories, threads) * self.factors - exact)
+        errors = np.abs(self._ranking_scores(histories, threads) * self.factors - exact)
         seen = np.repeat(np.arange(len(exact)), np.diff(histories.indptr)), histories.indices
-        off[seen] = exact[seen] = 0
-        return float(off.max() / max(np.abs(exact).max(), 1e-30))
+        errors[seen] = exact[seen] = 0
+        return float(errors.max() / max(np.abs(exact).max(), 1e-30))
 
     def score(self, histories: Any, items: Indices, threads: int) -> Float64:
         out, every = np.empty((histories.shape[0], len(items))), np.arange(len(self.factors))
         for start, stop in batches(len(out), WIDTH):
             rows = histories[start:stop]
-            found = self.first.score(rows, every, threads)
-            mixed = self._mixed(found, self._exact(found.T, threads).T)[:, items]
+            first = self.first.score(rows, every, threads)
+            mixed = self._mixed(first, self._exact(first.T, threads).T)[:, items]
             there = np.unique(rows.indices)
             common = rows[:, there].astype(np.float64) @ self.basis[there].astype(np.float64)
             beside = common @ self.basis[items].T.astype(np.float64)
@@ -100,10 +102,10 @@ class TwoStepDual(Weights):
     def columns(self, items: Indices) -> Float64:
         out, threads, c = np.empty((len(self.factors), len(items))), parallel.count(None), self._c()
         for start, stop in batches(len(items), WIDTH):
-            found = self.first.columns(items[start:stop])
-            second = found - self._exact(found / c[:, None], threads)
+            first = self.first.columns(items[start:stop])
+            second = first - self._exact(first / c[:, None], threads)
             beside = self.basis @ self.basis[items[start:stop]].T.astype(np.float64)
-            out[:, start:stop] = (1 - self.share) * found + self.share * second + beside
+            out[:, start:stop] = (1 - self.share) * first + self.share * second + beside
         return out * self.factors[items]
 
     def shares(self, history: Any, item: int) -> Float64:
@@ -113,28 +115,28 @@ class TwoStepDual(Weights):
         return np.zeros(len(items))
 
     def tensors(self) -> Tensors:
-        found = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
-        return found | {"basis": self.basis} if self.basis.size else found
+        tensors = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
+        return tensors | {"basis": self.basis} if self.basis.size else tensors
 
     def _c(self) -> Float64:
-        """The diagonal of C, out of the scale −1/(c·ℓ)."""
+        """The diagonal of C, from the scale −1/(c·ℓ)."""
         return np.asarray(-1 / (self.first.scale * self.first.penalties))
 
-    def _mixed(self, found: Float64, through: Float64) -> Float64:
-        """Both steps, from hB and (hB)C."""
-        return np.asarray(found - self.share / self._c() * through)
+    def _mixed(self, first: Float64, through: Float64) -> Float64:
+        """The scores of both steps, from hB and (hB)C."""
+        return np.asarray(first - self.share / self._c() * through)
 
     def _exact(self, block: Float64, threads: int) -> Float64:
         """The product C·block (n × columns), to float64."""
-        held, spread = self.first, block / self.first.penalties[:, None]
+        dual, spread = self.first, block / self.first.penalties[:, None]
         with parallel.blas_threads(threads):
-            right = sp.csc_array(held.by_item.T @ spread)
-            solved, converged = dual_solve(held.inverse, held.by_item, held.penalties, right)
+            right = sp.csc_array(dual.by_item.T @ spread)
+            solved, converged = dual_solve(dual.inverse, dual.by_item, dual.penalties, right)
         warn_not_converged(converged)
-        return np.asarray(spread - (held.by_item @ solved) / held.penalties[:, None])
+        return np.asarray(spread - (dual.by_item @ solved) / dual.penalties[:, None])
 
-    def _quick(self, rows: Any, threads: int) -> NDArray[Any]:
-        """Scores of histories before the factors of the items, the second step in K⁻¹’s precision."""
+    def _ranking_scores(self, rows: Any, threads: int) -> NDArray[Any]:
+        """Scores of histories without the item factors, with the second step in the precision of K⁻¹."""
         first, through = two_step_products(self.first, rows, threads)
         # (1 − s)·y + s·yB = y·(1 − s/(c·ℓ)) + (yΛ⁻¹X̃ᵀK⁻¹X̃)·s/(c·ℓ), and the scale is −1/(c·ℓ)
         second = (self.share * self.first.scale)[:, None]
@@ -147,20 +149,20 @@ class TwoStepDual(Weights):
         return out
 
 
-def two_step_products(held: Dual, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Of histories y = hB, and yΛ⁻¹X̃ᵀK⁻¹X̃, of which yB is made; a history a column."""
+def two_step_products(dual: Dual, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """y = hB and yΛ⁻¹X̃ᵀK⁻¹X̃, from which yB follows; one history in each column."""
     size = rows.shape[0]
-    coefficients, own = held._solved(rows, held._known(rows), threads)
-    first = multiply(held.by_item, coefficients.T.astype(np.float64), threads)
-    first *= held.scale[:, None]
+    coefficients, own = dual._solved(rows, dual._training_users(rows), threads)
+    first = multiply(dual.by_item, coefficients.T.astype(np.float64), threads)
+    first *= dual.scale[:, None]
     first[rows.indices, np.repeat(np.arange(size), np.diff(rows.indptr))] += own
-    block = np.zeros((len(first), _padded(size)), held.inverse.dtype)
-    block[:, :size] = first / held.penalties[:, None]
-    spread = multiply(held.training, block, threads)
-    spread *= held.roots.astype(spread.dtype)[:, None]
+    block = np.zeros((len(first), _padded(size)), dual.inverse.dtype)
+    block[:, :size] = first / dual.penalties[:, None]
+    spread = multiply(dual.training, block, threads)
+    spread *= dual.roots.astype(spread.dtype)[:, None]
     with parallel.blas_threads(threads):
-        solved = held.inverse @ spread
-    return first, multiply(held.by_item, np.ascontiguousarray(solved[:, :size]), threads)
+        solved = dual.inverse @ spread
+    return first, multiply(dual.by_item, np.ascontiguousarray(solved[:, :size]), threads)
 
 
 def _padded(size: int) -> int:

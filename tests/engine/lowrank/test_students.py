@@ -211,8 +211,8 @@ def test_each_step_of_zero_diagonal_is_the_best_under_its_constraint():
     """The gradient of f in the one factor is what a multiplier for each diagonal entry pulls it by."""
     problem, gram, full, _, right = started()
     right = np.linalg.qr(right)[0]
-    left = student_loops._bare_left(problem, right)
-    for u, v in ((left, right), student_loops._bare_right(problem, left)):
+    left = student_loops._left_without_diagonal(problem, right)
+    for u, v in ((left, right), student_loops._right_without_diagonal(problem, left)):
         np.testing.assert_allclose(students.row_products(u, v), 0, atol=1e-9)
         slope = full @ u @ v.T - gram
         gradient, other = (slope @ v, v) if u is left else (slope.T @ u, u)
