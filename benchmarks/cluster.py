@@ -17,12 +17,13 @@ import scipy.sparse as sp
 import monogram as mg
 from monogram.cluster import opened
 from monogram.cluster.client import Run
-from monogram.cluster.cost import LINE, moved
-from monogram.cluster.gram import tile_side, tiles
-from monogram.engine import plan
+from monogram.cluster.cost import tiling
+from monogram.cluster.gram import tiles
 from monogram.engine.gram import accumulate
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.memory import show
+from monogram.planning.cluster_costs import NETWORK_RATE, inverse_traffic
+from monogram.planning.size import guess, measure
 
 SIZES = [  # users, items, events, workers, way
     (1_000_000, 20_000, 50_000_000, 4, "one_worker"),
@@ -75,7 +76,7 @@ def header():
 
 def measured(options):
     log = mg.Interactions.from_csr(generated(options.users, options.items, options.events))
-    size = plan.measure(log.matrix)
+    size = measure(log.matrix)
     threads = parallel.count(None)
     out = np.empty((options.items, options.items), np.float32, order="F")
     mg.EASE(l2=100).fit(log.matrix[:200], solver="primal")  # compile
@@ -102,10 +103,10 @@ def measured(options):
 def extrapolated():
     header()
     for users, items, events, workers, way in SIZES:
-        size = plan.guess(users, items, events)
-        moving = moved(size, workers, tile_side(items, 4096), 4, way, BUNDLE)
+        size = guess(users, items, events)
+        moving = inverse_traffic(size, workers, tiling(size, 4096, BUNDLE), 4, way)
         solving = THREADS if way == "one_worker" else THREADS * workers
-        seconds = items**3 / (RATE * solving) + size.pairs_by_user * 1e-9 / (THREADS * workers) + moving / LINE
+        seconds = items**3 / (RATE * solving) + size.pairs_by_user * 1e-9 / (THREADS * workers) + moving / NETWORK_RATE
         row("extrapolated", size, workers, way, seconds, moving)
 
 

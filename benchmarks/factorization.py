@@ -48,7 +48,7 @@ print(json.dumps([clock, np.diff(used).tolist()]))
 def ours(log, rank, epochs, solver, **settings):
     """A fit: its weights, the seconds of each epoch by the clock and of the processor, the last objective."""
     import monogram as mg
-    from monogram.models.work import Work
+    from monogram.models.context import FitInputs, FitOptions
 
     marks = []
 
@@ -57,10 +57,11 @@ def ours(log, rank, epochs, solver, **settings):
             marks.append((time.perf_counter(), time.process_time()))
 
     model = mg.WRMF(rank=rank, epochs=epochs, solver=solver, **settings)
-    work = Work("float32", 10**10, THREADS, progress=note)
-    model._warm(work)
-    weights = model._fit(log, work)
-    return weights, np.diff(np.array(marks), axis=0).T, work.record[-1]
+    options = FitOptions(budget=10**10, threads=THREADS, progress=note)
+    model._warm(options)
+    report = options.report()
+    weights = model._fit(FitInputs(log), options, report)
+    return weights, np.diff(np.array(marks), axis=0).T, report.objectives[-1]
 
 
 def peer(python, log, rank, epochs, cg):
@@ -84,7 +85,7 @@ def peer(python, log, rank, epochs, cg):
         with np.load(out) as found:
             users, items = found["users"], found["items"]
     value = wrmf.objective(matrix, users, items, threads=THREADS, **SAME)
-    weights = FoldIn(items, wrmf.turn(items), l2=SAME["l2"], alpha=SAME["alpha"], nu=SAME["nu"])
+    weights = FoldIn(items, wrmf.rotate_to_axes(items), l2=SAME["l2"], alpha=SAME["alpha"], nu=SAME["nu"])
     return weights, np.array(json.loads(done.stdout.splitlines()[-1])), value
 
 
@@ -93,7 +94,7 @@ def recall(weights, train, test):
     import monogram as mg
 
     model = mg.WRMF()
-    model._become(train, weights, None)
+    model.adopt(train, weights, None)
     split = mg.splits.Split("public", train, train, test)
     rows = mg.evaluate({"this": model}, split, metrics=["recall@20"], threads=THREADS).rows()
     return next(one["value"] for one in rows if one["model"] == "this")

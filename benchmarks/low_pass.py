@@ -22,9 +22,9 @@ from monogram.data.splits import Split
 from monogram.engine.gram import user_weights
 from monogram.evaluation import metrics, statistics
 from monogram.evaluation.protocol import measure
+from monogram.models.context import FitOptions
 from monogram.models.inverse import used
 from monogram.models.two_step import directions
-from monogram.models.work import Work
 from monogram.reports import writers
 from monogram.reports.blocks import Block, Grid, Heading, Text
 from monogram.reproduce.cache import Cache
@@ -71,7 +71,7 @@ class Part:
 
     def __init__(self, solver: str, split: Split) -> None:
         self.solver, self.split = solver, split
-        self.vectors = directions(split.train, max(RANKS), Work("float32", threads=THREADS))
+        self.vectors = directions(split.train, max(RANKS), FitOptions(threads=THREADS))
         self._held: tuple[Any, Any] = None, None
 
     def by_user(self, choices: list[Choice]) -> list[Any]:

@@ -33,7 +33,7 @@ INTEGRATION = (
     "test_docs.py",
     "data/test_public.py",
     "data/test_spill.py",
-    "engine/test_plan.py",
+    "planning/test_plan.py",
     "models/test_disk.py",
     "testing/test_contract.py",
     "tuning/test_epochs.py",
@@ -50,7 +50,7 @@ INTEGRATION = (
     "models/test_tempered.py::test_changes_end_where_a_fit_with_the_recorded_factor_does",
     "models/test_two_step.py::test_a_fit_stays_within_its_plan",
     "models/test_updates.py::test_any_order_of_changes_ends_where_a_fit_does",
-    "models/test_watched.py::test_in_the_middle_stands_what_a_shorter_fit_gives",
+    "models/test_observed.py::test_in_the_middle_stands_what_a_shorter_fit_gives",
     "tuning/test_families.py::test_shared_is_alone",
 )
 

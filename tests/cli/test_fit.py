@@ -167,7 +167,7 @@ def test_ctrl_c_leaves_what_was_there(log, tmp_path):
     target = tmp_path / "shop.mono"
     target.write_bytes(b"the old one")
     script = (
-        "import sys, time, monogram.engine.inverse.dense as inverse\n"
+        "import sys, time\n"
         "def slow(*a, **k):\n    print('working', flush=True)\n    time.sleep(60)\n"
         "import monogram.models.full_rank as full_rank\n"
         "full_rank.FullRank._fit = slow\n"

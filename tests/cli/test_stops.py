@@ -12,7 +12,7 @@ import pytest
 
 import monogram as mg
 from monogram.engine.inverse import disk
-from monogram.models.work import Work
+from monogram.models.report import ReportBuilder
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
@@ -28,7 +28,7 @@ SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 @contextmanager
 def stopped_at(wanted: str, number: int):
     """Inside, this process gets a signal when a stage is first reported."""
-    tick, sent = Work.tick, []
+    tick, sent = ReportBuilder.tick, []
 
     def ticked(self, stage, amount=0.0):
         tick(self, stage, amount)
@@ -37,7 +37,7 @@ def stopped_at(wanted: str, number: int):
             os.kill(os.getpid(), number)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Work, "tick", ticked)
+        patch.setattr(ReportBuilder, "tick", ticked)
         yield
     assert sent, f"there was no stage {wanted}"
 

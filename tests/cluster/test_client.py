@@ -116,19 +116,6 @@ def test_settings_are_checked():
         mg.EASE(l2=20).fit([("a", "b")], cluster=Cluster(None))
 
 
-def test_workers_too_small_for_the_square():
-    from monogram.cluster.cost import choose
-    from monogram.errors import MemoryBudgetError
-
-    workers = {str(n): {"memory_limit": 4_000_000_000, "nthreads": 1} for n in range(3)}
-    assert choose(Cluster(None), workers, 10_000, 4) == "one_worker"
-    assert choose(Cluster(None), workers, 32_000, 4) == "tiles"
-    with pytest.raises(MemoryBudgetError, match=r"takes 60 GB on one worker, or 100 GB on all .*have 12 GB free"):
-        choose(Cluster(None), workers, 100_000, 4)
-    with pytest.raises(MemoryBudgetError, match="or solve by tiles"):
-        choose(Cluster(None, solve="one_worker"), workers, 32_000, 4)
-
-
 def run(*arguments):
     command = [sys.executable, "-m", "monogram", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | {"COLUMNS": "120"})

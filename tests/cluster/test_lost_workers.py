@@ -93,13 +93,13 @@ def test_lists_for_everyone(mortal, killer, logs, tmp_path, call):
 def test_a_lost_worker_between_products_is_no_matter(mortal, killer, logs):
     """What was computed before on it is made again, from the arguments of its tasks."""
     cluster = Cluster(mortal, **SMALL)
-    from monogram.cluster.operator import Spread
+    from monogram.cluster.operator import DistributedOperator
 
-    held = Spread(cluster, logs["weighted"].matrix)
+    held = DistributedOperator(cluster, logs["weighted"].matrix)
     block = np.random.default_rng(0).random((150, 4))
-    before = held.items(block)
+    before = held.item_gram_times(block)
     killer("now")("now", 0.0)
-    assert np.allclose(held.items(block), before, rtol=1e-14)
+    assert np.allclose(held.item_gram_times(block), before, rtol=1e-14)
 
 
 def test_every_worker_gone_is_a_clear_error_in_bounded_time(started, logs):

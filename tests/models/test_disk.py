@@ -124,11 +124,11 @@ def test_a_disk_without_room_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("monogram.models.inverse.free", lambda _: 10**9)
     instead = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path)
     assert instead.chosen.solver == "matrix_free"
-    assert "the disk has room for 1 GB, not for 2" in instead.why
+    assert "the disk has 1 GB free, not 2" in instead.why
     planned = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path, solver="disk")
     assert not planned.fits
-    assert "no room on the disk" in str(planned)
-    with pytest.raises(StorageError, match=r"needs 2\d(\.\d)? GB on the disk, which has room for 1 GB"):
+    assert "disk too small" in str(planned)
+    with pytest.raises(StorageError, match=r"needs 2\d(\.\d)? GB on the disk, which has 1 GB free"):
         planned.require()
 
 
@@ -138,7 +138,7 @@ def test_what_a_stopped_fit_holds_is_room_for_it(tmp_path):
     with (tmp_path / "monogram-0" / tile_store.TILES).open("wb") as file:
         file.truncate(10**12)  # a hole: it takes nothing
     assert disk_.free(tmp_path) > bare + 10**11
-    with pytest.raises(StorageError, match="name another folder"):
+    with pytest.raises(StorageError, match="cannot hold the files"):
         disk_.free(tmp_path / "none")
 
 

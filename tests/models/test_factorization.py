@@ -9,16 +9,17 @@ import scipy.sparse as sp
 import monogram as mg
 from monogram.engine.iterative import wrmf
 from monogram.errors import MemoryBudgetError, NumericalError, ParameterError
-from monogram.models.work import Work
+from monogram.models.context import FitInputs, FitOptions
 from monogram.testing import check_recommender, two_tastes
 
 SETTINGS = {"l2": 0.02, "alpha": 5.0, "nu": 1.0}
 
 
 def fitted(log, dtype="float64", threads=1, **parameters):
-    """The weights and the notes of a fit, on their own."""
-    work = Work(dtype, 10**9, threads)
-    return mg.WRMF(**(SETTINGS | parameters))._fit(log, work), work
+    """The weights and the report of a fit, on their own."""
+    options = FitOptions(dtype=dtype, budget=10**9, threads=threads)
+    report = options.report()
+    return mg.WRMF(**(SETTINGS | parameters))._fit(FitInputs(log), options, report), report
 
 
 @pytest.fixture
@@ -36,14 +37,14 @@ def test_it_keeps_the_contract_with_other_parameters(parameters):
 @pytest.mark.parametrize("solver", ["cholesky", "cg"])
 @pytest.mark.parametrize("nu", [0.0, 1.0])
 def test_the_record_is_the_objective_and_falls(log, solver, nu):
-    weights, work = fitted(log, rank=6, epochs=12, solver=solver, nu=nu)
-    assert len(work.record) == 12
-    assert (np.diff(work.record) <= 1e-9 * work.record[0]).all()
-    assert work.used == solver
-    assert work.rank == 6
+    weights, report = fitted(log, rank=6, epochs=12, solver=solver, nu=nu)
+    assert len(report.objectives) == 12
+    assert (np.diff(report.objectives) <= 1e-9 * report.objectives[0]).all()
+    assert report.solver == solver
+    assert report.rank == 6
     rows = weights.rows(log.matrix, 1)  # half a step beyond the last epoch
     after = wrmf.objective(log.matrix, rows, weights.items, **(SETTINGS | {"nu": nu}))
-    assert work.record[-1] * 0.9 < after <= work.record[-1] * (1 + 1e-12)
+    assert report.objectives[-1] * 0.9 < after <= report.objectives[-1] * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("solver", ["cholesky", "cg"])
@@ -58,14 +59,14 @@ def test_folding_a_training_user_in_is_the_half_step_of_training(log, solver, dt
 
 
 def test_conjugate_gradients_reach_what_exact_rows_reach(log):
-    exact, cheap = (fitted(log, rank=4, epochs=200, solver=solver)[1].record[-1] for solver in ("cholesky", "cg"))
+    exact, cheap = (fitted(log, rank=4, epochs=200, solver=solver)[1].objectives[-1] for solver in ("cholesky", "cg"))
     assert cheap == pytest.approx(exact, rel=1e-3)
 
 
 def test_a_rank_above_the_log_is_lowered_and_loses_nothing(log):
-    high, work = fitted(log, rank=500, epochs=100)
-    assert work.rank == high.items.shape[1] == log.n_items
-    assert work.record[-1] <= fitted(log, rank=10, epochs=100)[1].record[-1] * (1 + 1e-6)
+    high, report = fitted(log, rank=500, epochs=100)
+    assert report.rank == high.items.shape[1] == log.n_items
+    assert report.objectives[-1] <= fitted(log, rank=10, epochs=100)[1].objectives[-1] * (1 + 1e-6)
 
 
 def test_the_seed_is_the_start(log):
@@ -108,7 +109,7 @@ def test_the_plan_grows_with_the_rank_and_refuses_what_does_not_fit():
     assert small.bytes < large.bytes
     assert small.flops < large.flops
     assert mg.WRMF(solver="cg").plan(size).chosen.flops < mg.WRMF().plan(size).chosen.flops
-    with pytest.raises(MemoryBudgetError, match="ask for a lower rank"):
+    with pytest.raises(MemoryBudgetError, match="use a lower rank"):
         mg.WRMF(rank=256).plan(size, memory="50 MB").require()
 
 

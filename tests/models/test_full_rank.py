@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monogram as mg
-from monogram.engine.inverse import dense as inverse
+from monogram.engine.inverse import primal
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 
 AUTOENCODERS = [
@@ -232,11 +232,11 @@ def test_what_cannot_be_inverted_is_refused_with_advice(world):
 def test_a_bad_residual_is_a_warning_that_says_what_to_do(world, monkeypatch, dtype, advice):
     """An inverse that is off by a percent: the certificate sees it, the user is told."""
 
-    def spoiled(out, penalties, stage, honest=inverse.invert):
+    def spoiled(out, penalties, stage, honest=primal.invert_gram):
         honest(out, penalties, stage)
         out *= 1 + 0.05 * np.random.default_rng(0).standard_normal(out.shape).astype(out.dtype)
 
-    monkeypatch.setattr(inverse, "invert", spoiled)
+    monkeypatch.setattr(primal, "invert_gram", spoiled)
     with pytest.warns(MonogramWarning, match=advice):
         mg.EASE(l2=2).fit(world, dtype=dtype, solver="primal")
 

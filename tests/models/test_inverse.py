@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.engine.inverse import dense
+from monogram.engine.inverse import primal
 from monogram.errors import MemoryBudgetError, ParameterError
 
 PENALTIES = mg.Penalties(l2=4, dropout=0.4)
@@ -49,8 +49,8 @@ def test_users_with_weights(log):
 
 
 def test_all_of_them_cost_one_factorisation_and_leave_the_inverse_as_it_was(log, monkeypatch):
-    made, real = [], dense.primal
-    monkeypatch.setattr(dense, "primal", lambda *a, **b: made.append(a[0].shape) or real(*a, **b))
+    made, real = [], primal.primal_inverse
+    monkeypatch.setattr(primal, "primal_inverse", lambda *a, **b: made.append(a[0].shape) or real(*a, **b))
     inverse = mg.Inverse(log, mg.GramRecipe(), PENALTIES, solver="primal")
     first = anew(SHARING[0]).fit(inverse).item_weights()
     whole = [shape for shape in made if shape == log.matrix.shape]

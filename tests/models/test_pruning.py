@@ -39,10 +39,11 @@ class Thin(mg.Recommender):
     length: float = 0.0
     shift: float = 0.0
 
-    def _fit(self, log, work):
+    def _fit(self, inputs, options, report):
         rng = np.random.default_rng(0)
-        left, right = rng.standard_normal((2, log.n_items, 3)).astype(work.dtype)
-        return Factors(left, right, np.array([3.0, 2.0, 1.0]), np.full(log.n_items, self.shift), self.length)
+        n = inputs.log.n_items
+        left, right = rng.standard_normal((2, n, 3)).astype(options.dtype)
+        return Factors(left, right, np.array([3.0, 2.0, 1.0]), np.full(n, self.shift), self.length)
 
 
 @pytest.mark.parametrize("keep", [1, 4, 24, 25, 1000])

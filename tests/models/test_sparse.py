@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 import monogram as mg
 from monogram.engine.iterative import slim
 from monogram.errors import MemoryBudgetError, MonogramWarning, ParameterError
-from monogram.models.work import Work
+from monogram.models.context import FitInputs, FitOptions
 from monogram.testing import check_recommender
 
 SHARP = {"epochs": 20_000, "tolerance": 1e-11}
@@ -119,12 +119,13 @@ def test_more_l1_leaves_fewer_weights_and_no_stored_zeros(world):
 
 @pytest.mark.parametrize("positive", [True, False])
 def test_the_record_ends_at_the_objective(world, positive):
-    log, work = mg.Interactions.from_csr(world), Work("float64", 10**9)
-    found = mg.SLIM(l1=1, l2=2, positive=positive, epochs=2000, tolerance=1e-9)._fit(log, work)
-    assert 1 < len(work.record) < 2000
+    inputs, options = FitInputs(mg.Interactions.from_csr(world)), FitOptions(dtype="float64", budget=10**9)
+    model, report = mg.SLIM(l1=1, l2=2, positive=positive, epochs=2000, tolerance=1e-9), options.report()
+    found = model._fit(inputs, options, report)
+    assert 1 < len(report.objectives) < 2000
     expected = value(world, found.columns(np.arange(25)), 1, 2)
-    assert work.record[-1] == pytest.approx(expected, rel=1e-7)
-    assert abs(work.record[0] - expected) > abs(work.record[-1] - expected)
+    assert report.objectives[-1] == pytest.approx(expected, rel=1e-7)
+    assert abs(report.objectives[0] - expected) > abs(report.objectives[-1] - expected)
 
 
 def test_what_has_not_converged_is_told_with_advice(world):
@@ -149,7 +150,7 @@ def test_the_plan_counts_what_slim_holds(world):
 
 
 def test_weights_that_turn_out_too_dense_for_the_budget_are_refused(world):
-    problem = slim.Problem(0.01, 1.0, False, np.full(25, 100.0))
+    problem = slim.SlimProblem(0.01, 1.0, False, np.full(25, 100.0))
     with pytest.raises(MemoryBudgetError, match="raise l1"):
         slim.slim(np.linalg.inv(np.eye(25) * 101 + 1), problem, epochs=3, tolerance=0.0, most=10)
 

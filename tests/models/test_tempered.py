@@ -12,8 +12,8 @@ import monogram as mg
 from monogram import store
 from monogram.engine.gram import user_weights as weighting
 from monogram.errors import ModelFileError, ParameterError
-from monogram.models import live, updates
-from monogram.models.fitted import RefitSource
+from monogram.models import change, live
+from monogram.models.context import FitInputs, FitOptions
 
 SOLVERS = ["primal", "dual"]
 EXACT = [*SOLVERS, "disk", "matrix_free"]
@@ -243,7 +243,7 @@ def test_what_is_saved_is_what_was_fitted(solver, tmp_path):
 @pytest.fixture
 def no_refit(monkeypatch):
     """On data this small a refit is always cheaper: the way of a change is taken all the same."""
-    monkeypatch.setattr(updates, "_compare", lambda *_: None)
+    monkeypatch.setattr(change, "require_cheaper", lambda *_: None)
 
 
 def part(log, rows):
@@ -258,7 +258,8 @@ def ordered(model):
 
 def refitted(model, log, **how):
     """A fit with the factor of the weights that a model has recorded."""
-    return type(model)(**model.params()).fit(RefitSource(log, model.report_.unit), **how)
+    fresh = type(model)(**model.params())
+    return fresh.fit_from(FitInputs(log, unit=model.report_.unit), FitOptions.parse(**how))
 
 
 @pytest.mark.usefixtures("no_refit")
@@ -287,7 +288,9 @@ def test_changes_end_where_a_fit_with_the_recorded_factor_does(seed, power, b, s
     assert expected.report_.unit == unit
     np.testing.assert_allclose(ordered(model), ordered(expected), atol=1e-9)
     if gram:
-        np.testing.assert_allclose(np.tril(model._kept.gram), np.tril(expected._kept.gram), atol=1e-9)
+        np.testing.assert_allclose(
+            np.tril(model.weights_.update_state.gram), np.tril(expected.weights_.update_state.gram), atol=1e-9
+        )
 
 
 @pytest.mark.usefixtures("no_refit")

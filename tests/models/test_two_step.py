@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 import monogram as mg
-from monogram.engine.plan import Size
 from monogram.engine.topk.best import Eligible
 from monogram.errors import MemoryBudgetError, ModelFileError, MonogramWarning, NumericalError, ParameterError
 from monogram.models import two_step, updates
+from monogram.models.context import FitOptions
 from monogram.models.two_step import directions
-from monogram.models.work import Work
+from monogram.planning.size import Size
 from monogram.weights import Dense, TwoStepDual
 
 SOLVERS = ["primal", "dual"]
@@ -90,7 +90,7 @@ def islands(number, seed=0, users=60, items=40):
 @pytest.mark.parametrize(("number", "users"), [(3, 60), (30, 60), (400, 60), (400, 1200)])
 def test_small_parts_of_a_log_do_not_take_the_place_of_directions(number, users, dtype):
     log, rank = islands(number, users=users), 5
-    found = directions(log, rank, Work(dtype))
+    found = directions(log, rank, FitOptions(dtype=dtype))
     space = projection(log.matrix.toarray().astype(np.float64), rank)
     np.testing.assert_allclose(found @ found.T, space, atol=1e-3 if dtype == "float32" else 1e-7)
 
@@ -248,7 +248,7 @@ def test_a_file_with_a_strange_basis_is_refused(basis):
 def test_the_plan_counts_the_directions():
     size = Size(50_000, 20_000, 1_000_000, 1e8, 1e8)
     plain, more, most = (
-        model._plan(size, Work(budget=10**12, solver="primal")).chosen
+        model._plan(size, FitOptions(budget=10**12, solver="primal")).chosen
         for model in (mg.TwoStep(), mg.TwoStep(low_pass=1, rank=64), mg.TwoStep(low_pass=1, rank=512))
     )
     assert plain.bytes + 4 * 64 * 20_000 < more.bytes < most.bytes - 4 * 448 * 20_000
@@ -268,8 +268,8 @@ def test_the_plan_counts_the_product_where_it_is_formed():
     size = Size(5000, 4000, 100_000, 1e7, 1e7)
     costs = {}
     for solver in SOLVERS:
-        work = Work(budget=10**12, solver=solver)
-        costs[solver] = [model._plan(size, work).chosen.bytes for model in (mg.TwoStep(), mg.Tempered())]
+        options = FitOptions(budget=10**12, solver=solver)
+        costs[solver] = [model._plan(size, options).chosen.bytes for model in (mg.TwoStep(), mg.Tempered())]
     assert costs["primal"][0] - costs["primal"][1] == 4 * 4000**2
     assert costs["dual"][0] == costs["dual"][1]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import monogram as mg
 from monogram import store
-from monogram.engine.inverse import dense as inverse
-from monogram.engine.inverse import woodbury
+from monogram.engine.inverse import dual, primal, woodbury
+from monogram.engine.inverse.certificate import certificate
 from monogram.errors import (
     DataError,
     MemoryBudgetError,
@@ -24,8 +24,8 @@ from monogram.errors import (
     ParameterError,
     UnknownIdError,
 )
-from monogram.models import updates
-from monogram.models.work import Work
+from monogram.models import change, updates
+from monogram.models.report import ReportBuilder
 
 MODELS = [
     mg.EASE(l2=3),
@@ -49,7 +49,7 @@ N = 90
 @pytest.fixture(autouse=True)
 def no_refit(monkeypatch):
     """On data this small a refit is always cheaper: the way of a change is taken all the same."""
-    monkeypatch.setattr(updates, "_compare", lambda *_: None)
+    monkeypatch.setattr(change, "require_cheaper", lambda *_: None)
 
 
 def data(seed=0, users=70, items=N, merge="binary"):
@@ -176,7 +176,9 @@ def test_any_order_of_changes_ends_where_a_fit_does(seed, cut, model, solver, gr
     expected = fresh(model).fit(log, **how)
     same(found, expected, "float64")
     if gram:
-        np.testing.assert_allclose(np.tril(found._kept.gram), np.tril(expected._kept.gram), atol=1e-9)
+        np.testing.assert_allclose(
+            np.tril(found.weights_.update_state.gram), np.tril(expected.weights_.update_state.gram), atol=1e-9
+        )
 
 
 @pytest.mark.parametrize(("model", "solver", "dtype"), EVERY)
@@ -279,7 +281,7 @@ def state(model):
         {name: np.array(array) for name, array in arrays.items()},
         model.log_,
         model.report_,
-        (model._kept.c.copy(), model._kept.penalties.copy()),
+        (model.weights_.update_state.c.copy(), model.weights_.update_state.penalties.copy()),
     )
 
 
@@ -315,8 +317,8 @@ def test_an_error_leaves_the_model_as_it_was(solver, monkeypatch):
     check(ParameterError, "penalties = 'free'", lambda: model.add_users(more, penalties="free"))
     check(ParameterError, "on_drift = 1", lambda: model.forget_users("user-001", on_drift=1))
     check(ParameterError, "threads = 0", lambda: model.add_users(more, threads=0))
-    monkeypatch.setattr(updates, "DRIFT", {"float32": 0.0})
-    monkeypatch.setattr(updates, "WORSE", 0.0)
+    monkeypatch.setattr(change, "DRIFT", {"float32": 0.0})
+    monkeypatch.setattr(change, "WORSE", 0.0)
     check(NumericalError, "residual would be", lambda: model.add_users(more, on_drift="error"))
     monkeypatch.setattr(woodbury, "_solve", rounding)
     for policy in ("error", "warn"):
@@ -330,8 +332,8 @@ def test_an_error_leaves_the_model_as_it_was(solver, monkeypatch):
 def test_drift_is_answered_by_a_refit_that_says_so_or_by_a_warning(solver, monkeypatch):
     log = data()
     model = mg.EASE(l2=3).fit(part(log, range(50)), solver=solver)
-    monkeypatch.setattr(updates, "DRIFT", {"float32": 0.0})
-    monkeypatch.setattr(updates, "WORSE", 0.0)
+    monkeypatch.setattr(change, "DRIFT", {"float32": 0.0})
+    monkeypatch.setattr(change, "WORSE", 0.0)
     with pytest.warns(MonogramWarning, match="residual would be"):
         model.add_users(part(log, range(50, 60)), on_drift="warn")
     assert model.report_.changes == 1
@@ -349,10 +351,10 @@ def test_the_residual_seen_before_is_the_one_there_is_after():
         model = mg.EDLAE(l2=3, dropout=0.4).fit(part(log, range(50)), solver="primal", dtype=dtype)
         for row in range(50, 70):
             model.add_users(part(log, [row]))
-        kept = model._kept
-        held = woodbury.Held(model.weights_.matrix, kept.scale, kept.c)
-        found = inverse.certificate(model.log_.matrix, kept.penalties, held)[0]
-        every = inverse.certificate(model.log_.matrix, kept.penalties, held, also=np.arange(N))[0]
+        kept = model.weights_.update_state
+        held = woodbury.InverseInWeights(model.weights_.matrix, kept.scale, kept.c)
+        found = certificate(model.log_.matrix, kept.penalties, held)[0]
+        every = certificate(model.log_.matrix, kept.penalties, held, also=np.arange(N))[0]
         assert found / 1.5 <= model.report_.residual <= 1.5 * every
         assert model.report_.changes == 20
 
@@ -391,7 +393,7 @@ def test_models_that_are_no_inverse_say_so(world):
     with pytest.raises(ParameterError, match="was pruned"):
         pruned.add_users(more)
     with pytest.raises(ParameterError, match="cannot be changed without a refit"):
-        updates.forget_users(student, [0], updates.How())
+        updates.forget_users(student, [0], change.UpdateOptions())
     with pytest.raises(ParameterError, match="θ = 0"):
         mg.DLAE(l2=0, dropout=0).fit(world, dtype="float64", solver="primal").forget_users([0])
     with pytest.raises(NotFittedError):
@@ -425,13 +427,14 @@ def test_everyone_known_does_more():
 
 def refuse(monkeypatch, name):
     """Let a step of the inverse be taken for the tiny data that compiles the kernels, and for nothing else."""
-    honest = getattr(inverse, name)
+    honest = getattr(primal, name)
 
     def guarded(first, *arguments, **options):
         assert first.shape[1] == 2, f"{name} was called"
         return honest(first, *arguments, **options)
 
-    monkeypatch.setattr(inverse, name, guarded)
+    for module in (primal, dual):
+        monkeypatch.setattr(module, name, guarded)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=IDS)
@@ -447,7 +450,7 @@ def test_changed_is_a_fit_with_other_parameters(model, dtype, monkeypatch):
     expected = type(model)(**(model.params() | other)).fit(log, dtype=dtype, solver="primal")
     same(found, expected, dtype)
     np.testing.assert_array_equal(kept.item_weights(), before)
-    monkeypatch.setattr(updates, "_compare", lambda *_: None)
+    monkeypatch.setattr(change, "require_cheaper", lambda *_: None)
     found.forget_users("user-069")  # the Gram was shared: whoever changes takes a copy
     same(kept.changed(l2=5.0), type(model)(**(model.params() | {"l2": 5.0})).fit(log, dtype=dtype), dtype)
 
@@ -458,13 +461,13 @@ def test_another_head_is_no_factorisation(solver, monkeypatch):
     model = mg.DEQL(l2=3, dropout=0.4, b=0.7).fit(log, solver=solver, dtype="float64")
     expected = mg.DEQL(l2=3, dropout=0.4, b=2).fit(log, solver=solver, dtype="float64")
     other = mg.DLAE(l2=3, dropout=0.4).fit(log, solver=solver, dtype="float64")
-    refuse(monkeypatch, "invert")
+    refuse(monkeypatch, "invert_gram")
     found = model.changed(b=2)
     same(found, expected, "float64")
     assert found.report_.solver == "reused"
     same(mg.DLAE(l2=3, dropout=0.4).fit(model, dtype="float64"), other, "float64")
     monkeypatch.undo()
-    monkeypatch.setattr(updates, "_compare", lambda *_: None)
+    monkeypatch.setattr(change, "require_cheaper", lambda *_: None)
     same(found.forget_users("user-000"), mg.DEQL(l2=3, dropout=0.4, b=2).fit(part(log, range(1, 70)), dtype="float64"),
          "float64")  # fmt: skip
     same(model, mg.DEQL(l2=3, dropout=0.4, b=0.7).fit(log, dtype="float64"), "float64")
@@ -499,7 +502,7 @@ def test_many_small_changes_stay_exact():
 
 def test_a_file_of_before_is_read_and_says_what_it_lacks(tmp_path):
     model = mg.EASE(l2=3).fit(data())
-    model._kept = None
+    model.weights_.update_state = None
     model.save(tmp_path / "old.mono")
     loaded = mg.load(tmp_path / "old.mono")
     assert loaded.recommend(["user-001"]).rows() == model.recommend(["user-001"]).rows()
@@ -592,7 +595,7 @@ def test_heavy_users_who_come_and_go_leave_nothing(dtype, weight):
 
 
 def test_an_interrupt_after_the_weights_were_rewritten_leaves_no_model(monkeypatch):
-    log, tick = data(), Work.tick
+    log, tick = data(), ReportBuilder.tick
     model = mg.EASE(l2=3).fit(part(log, range(50)), solver="primal")
 
     def stop(self, stage, amount=0.0):
@@ -600,7 +603,7 @@ def test_an_interrupt_after_the_weights_were_rewritten_leaves_no_model(monkeypat
             raise KeyboardInterrupt
         tick(self, stage, amount)
 
-    monkeypatch.setattr(Work, "tick", stop)
+    monkeypatch.setattr(ReportBuilder, "tick", stop)
     with pytest.raises(KeyboardInterrupt):
         model.add_users(part(log, range(50, 70)))
     with pytest.raises(NotFittedError):

@@ -74,7 +74,8 @@ class Outsider(Recommender):
 
     name: ClassVar[str] = "outsider"
 
-    def _fit(self, log, work):
+    def _fit(self, inputs, options, report):
+        log = inputs.log
         together = (log.matrix.T @ log.matrix).toarray().astype(np.float64)
         np.fill_diagonal(together, 0)
         return Dense(together)
@@ -93,7 +94,8 @@ class Tuned(Recommender):
     shrink: float = 10.0
     mode: str = "cosine"
 
-    def _fit(self, log, work):
+    def _fit(self, inputs, options, report):
+        log = inputs.log
         together = (log.matrix.T @ log.matrix).toarray().astype(np.float64)
         sizes = np.sqrt(np.diag(together)) if self.mode == "cosine" else np.ones(log.n_items)
         together /= np.outer(sizes, sizes) + self.shrink
@@ -129,8 +131,8 @@ def test_a_broken_model_is_found_out(kind, law):
     class Broken(Recommender):
         name: ClassVar[str] = "broken"
 
-        def _fit(self, log, work):
-            return kind(np.arange(log.n_items, dtype=float))
+        def _fit(self, inputs, options, report):
+            return kind(np.arange(inputs.log.n_items, dtype=float))
 
     with pytest.raises(AssertionError, match=law):
         check_recommender(Broken)

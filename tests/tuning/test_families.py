@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.engine.inverse import dense
-from monogram.engine.plan import measure
+from monogram.engine.inverse import primal
 from monogram.evaluation.metrics import parse
+from monogram.models.context import FitOptions
 from monogram.models.registry import MODELS
-from monogram.models.work import Work
+from monogram.planning.size import measure
 from monogram.tuning import families
 from monogram.tuning.budget import Budget
 from monogram.tuning.families import Families, Task, grouped
@@ -105,7 +105,7 @@ def made(monkeypatch):
 
         monkeypatch.setattr(room, name, call)
 
-    count(dense, "primal")
+    count(primal, "primal_inverse")
     count(families, "gram")
     count(families, "directions")
     return found
@@ -117,12 +117,12 @@ def test_one_inverse_for_each_pair_and_one_gram_for_all(split, made):
     assert len(groups) == 4  # (5, 0), (50, 0), (5, 0.4), (50, 0.4)
     for group in groups:
         room.run(group)
-    assert made == {"primal": 4, "gram": 1}
+    assert made == {"primal_inverse": 4, "gram": 1}
     groups = grouped(settings("edlae", "tempered"))
     assert len(groups) == 4  # (5, 0.4), (5, 0); with a user_power of 0.5 and 1: that of 0 is with the first
     for group in groups:
         room.run(group)
-    assert made == {"primal": 8, "gram": 3}
+    assert made == {"primal_inverse": 8, "gram": 3}
 
 
 def test_two_steps_share_an_inverse_a_gram_and_their_directions(split, made):
@@ -131,7 +131,7 @@ def test_two_steps_share_an_inverse_a_gram_and_their_directions(split, made):
     assert [len(group) for group in groups] == [7, 1]  # another user_power is another inverse
     for group in groups:
         room.run(group)
-    assert made == {"primal": 2, "gram": 2, "directions": 1}
+    assert made == {"primal_inverse": 2, "gram": 2, "directions": 1}
 
 
 def test_two_steps_without_room_begin_nothing(split, made):
@@ -154,7 +154,7 @@ def test_a_rank_without_room_leaves_the_others(split):
 def tight(split, power):
     """The memory that TwoStep needs with a rank of 4, and no more."""
     model = mg.TwoStep(l2=5, dropout=0.4, user_power=power, low_pass=1, rank=4)
-    return model._plan(measure(split.train.matrix), Work(budget=10**12, threads=2)).chosen.bytes
+    return model._plan(measure(split.train.matrix), FitOptions(budget=10**12, threads=2)).chosen.bytes
 
 
 @pytest.mark.parametrize("power", [0, 0.5])
@@ -163,7 +163,7 @@ def test_a_gram_in_the_way_goes(split, power):
     room = Families(Task(split, parse("recall@5"), memory=tight(split, power), threads=2))
     how = {"l2": 5, "dropout": 0.4, "user_power": power, "low_pass": 1, "rank": 4}
     planned = plan(Families(room.task), [Setting.of("ease", {"l2": 5}), Setting.of("two_step", how)], Budget())
-    assert [step.cost.bytes <= room.work().budget for step in planned.steps] == [True, True]
+    assert [step.cost.bytes <= room.options().budget for step in planned.steps] == [True, True]
     kept = []
     for group in planned.groups:
         (trial,) = room.run(group)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import monogram as mg
-from monogram.engine.inverse import dense, ridge_path
+from monogram.engine.inverse import dual, primal, ridge_path
 from monogram.evaluation import protocol as protocol_
 from monogram.evaluation.metrics import parse
 from monogram.models.base import Recommender
+from monogram.planning import inverse_costs
 from monogram.tuning import families, search
 from monogram.tuning.budget import Budget
 from monogram.tuning.families import Families, Task, grouped, shared
@@ -28,7 +29,7 @@ def split(log):
 @pytest.fixture
 def cheap(monkeypatch):
     """An eigendecomposition that costs nothing: then every path is taken."""
-    monkeypatch.setattr(ridge_path, "EIGEN", {"float32": 0.0, "float64": 0.0})
+    monkeypatch.setattr(inverse_costs, "EIGEN", {"float32": 0.0, "float64": 0.0})
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def made(monkeypatch):
 
         return call
 
-    for name in ("primal", "dual"):
-        monkeypatch.setattr(dense, name, counted("inverses", getattr(dense, name)))
+    for module, name in ((primal, "primal_inverse"), (dual, "dual_inverse")):
+        monkeypatch.setattr(module, name, counted("inverses", getattr(module, name)))
     monkeypatch.setattr(ridge_path, "decompose", counted("paths", ridge_path.decompose))
     real = Recommender.fit
 
@@ -219,7 +220,7 @@ MODELS = ["ease", "edlae", "deql", "low_rank_dlae", "lrr", "rg2", "popularity", 
 @pytest.mark.filterwarnings("ignore")
 def test_what_the_plan_says_is_done(log, taken, budget, made, monkeypatch):
     if taken:
-        monkeypatch.setattr(ridge_path, "EIGEN", {"float32": 0.0, "float64": 0.0})
+        monkeypatch.setattr(inverse_costs, "EIGEN", {"float32": 0.0, "float64": 0.0})
     space = {
         "edlae": {"l2": [10, 20, 40], "dropout": [1 / 3, 0.5, 2 / 3]},
         "low_rank_dlae": {"rank": [3, 5], "dropout": 0.4},

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.data.parts import part_of
-from monogram.engine.inverse import dense
+from monogram.engine.inverse import primal
 from monogram.errors import DataError, MissingExtraError, MonogramWarning, NumericalError, ParameterError
 from monogram.evaluation import protocol as protocol_
 from monogram.tuning import families, search, tpe
@@ -326,8 +326,8 @@ def test_a_power_of_popularity_is_searched_where_the_cut_sees_it_shift(log, give
     inner = replace(mg.splits.holdout(log, share=0.1), protocol="what the shop saw next")
     how = {"protocol": "temporal"} if given == "protocol" else {"protocol": "holdout", "validation": inner}
     made = []
-    real = dense.primal
-    monkeypatch.setattr(dense, "primal", lambda *a, **b: made.append(a[0].shape) or real(*a, **b))
+    real = primal.primal_inverse
+    monkeypatch.setattr(primal, "primal_inverse", lambda *a, **b: made.append(a[0].shape) or real(*a, **b))
     found = mg.tune(log, "tempered", space={"tempered": HELD}, **how, **SMALL)
     assert {-0.4, -0.05, 0.0, 0.05, 0.4} <= powers(found, "item_power")
     assert {0.0, 0.5, 1.0} < powers(found, "user_power")

@@ -16,7 +16,7 @@ SETTINGS = {"l2": 0.01, "alpha": 3.0, "nu": 1.0}
 @pytest.fixture(params=["float32", "float64"])
 def weights(request):
     items = np.random.default_rng(0).standard_normal((12, 5)).astype(request.param)
-    return FoldIn(items, wrmf.turn(items), **SETTINGS)
+    return FoldIn(items, wrmf.rotate_to_axes(items), **SETTINGS)
 
 
 @pytest.fixture

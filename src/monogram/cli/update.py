@@ -51,6 +51,7 @@ def command(
     model, its log and its backups are not touched.
     """
     from monogram.models import updates
+    from monogram.models.change import UpdateOptions
     from monogram.models.files import load
 
     names = parse_history(forget, "--forget") if forget is not None else []
@@ -59,7 +60,7 @@ def command(
         raise ParameterError("nothing to change: give --add LOG, --forget A,B or --forget-file FILE")
     not_over(output, add, forget_file)
     how = {"penalties": penalties, "on_drift": on_drift, "memory": memory, "threads": threads}
-    updates.How(penalties, on_drift, memory, threads)  # wrong options, before reading
+    UpdateOptions(penalties, on_drift, memory, threads)  # wrong options, before reading
     made: Any = load(model)
     updates.check(made)
     log = None if add is None else read_log(add, columns)

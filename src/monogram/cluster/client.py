@@ -194,9 +194,7 @@ def in_words(doing: str) -> Iterator[None]:
             "give the workers more of it, or start more of them"
         ) from error
     except LinAlgError as error:
-        raise NumericalError(
-            f"the matrix is not positive definite ({error}): raise l2, or use dtype='float64'"
-        ) from error
+        raise NumericalError(f"the matrix is not positive definite ({error})") from error
     except MemoryError as error:
         raise ClusterError(f"{doing}: a worker ran out of memory; give the workers more of it") from error
     except ImportError as error:

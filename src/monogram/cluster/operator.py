@@ -16,7 +16,7 @@ from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import silent
 
 
-class Spread(Operator):
+class DistributedOperator(Operator):
     """The operator A = Y − a·bᵀ with its rows on the workers; it multiplies by AᵀA, on the items' side.
 
     Parameters
@@ -38,7 +38,7 @@ class Spread(Operator):
         data = self.run.submit(parts.same, parts.part(self.matrix, start, stop), name=f"rows-{number}")
         return self.run.submit(Operator, data, own, name=f"operator-{number}")
 
-    def items(self, block: NDArray[Any]) -> NDArray[Any]:
+    def item_gram_times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product AᵀA·block: each partition's own, summed in float64."""
         self._applied += 1
         name = f"{self._applied}"
@@ -74,4 +74,4 @@ class Spread(Operator):
 
 def apply(operator: Operator, pieces: list[NDArray[Any]]) -> NDArray[Any]:
     """AᵀA·block of one partition."""
-    return operator.items(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
+    return operator.item_gram_times(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))

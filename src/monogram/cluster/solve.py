@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from monogram.cluster.client import Cluster, Run
 from monogram.cluster.gram import Key, spans, tile_side, tiles
-from monogram.engine.inverse import dense
+from monogram.engine.inverse.primal import PrimalInverse, invert_gram
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import Stage, silent
@@ -22,7 +22,7 @@ from monogram.engine.runtime.progress import Stage, silent
 SLAB = 64_000_000  # bytes of C that come at once
 
 
-def primal(
+def cluster_inverse(
     cluster: Cluster,
     matrix: Any,
     penalties: Float64,
@@ -32,7 +32,7 @@ def primal(
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
-) -> dense.Primal:
+) -> PrimalInverse:
     """The inverse of an m × n log, computed on the cluster and held here.
 
     Parameters
@@ -50,7 +50,7 @@ def primal(
     out = np.empty((n, n), dtype, order="F")
     solve = _on_one_worker if way == "one_worker" else _by_tiles
     solve(run, held, penalties, out, side, stage)
-    return dense.Primal(out, threads)
+    return PrimalInverse(out, threads)
 
 
 def receive(run: Run, held: dict[Key, Any], out: NDArray[Any], side: int, stage: Stage) -> None:
@@ -104,7 +104,7 @@ def invert(keys: list[Key], held: list[NDArray[Any]], penalties: Float64, side: 
     for (i, j), tile in zip(keys, held, strict=True):
         out[i * side : (i + 1) * side, j * side : (j + 1) * side] = tile
     with parallel.blas_threads(get_worker().state.nthreads):
-        dense.invert(out, penalties)
+        invert_gram(out, penalties)
     return out
 
 

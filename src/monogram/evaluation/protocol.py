@@ -83,7 +83,7 @@ def evaluate(
             _warn_of_leak(name, model, split)
         values[name], catalogue[name] = measure_model(model, split, asked, parallel.count(threads))
         if fresh:
-            model._forget()
+            model.unfit()
     users = split.histories.users.take(np.arange(split.histories.n_users))
     return Evaluation(split.protocol, asked, values, catalogue, users if per_user else None, seed)
 
@@ -124,7 +124,7 @@ def _named(models: Models) -> dict[str, Recommender]:
 
 def _warn_of_leak(name: str, model: Recommender, split: Split) -> None:
     """A model that learned from the events it is measured on has a number that means nothing."""
-    log = model._learned()[0]
+    log = model.fitted()[0]
     rows = log.users.index(split.targets.users.ids(np.arange(split.targets.n_users)))
     known = np.flatnonzero(rows >= 0)
     if not len(known):
@@ -142,7 +142,7 @@ def _warn_of_leak(name: str, model: Recommender, split: Split) -> None:
 
 def measure_model(model: Recommender, split: Split, asked: tuple[Metric, ...], threads: int) -> Measured:
     """Values by user (users × metrics of users), and the metrics of the catalogue."""
-    log, weights = model._learned()
+    log, weights = model.fitted()
     return measure_weights(weights, log, split, asked, threads)
 
 

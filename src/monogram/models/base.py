@@ -17,20 +17,22 @@ from numpy.typing import NDArray
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine.plan import Cost, Plan, Size, guess, measure
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError
 from monogram.models import clusters, parameters
-from monogram.models.work import SOLVERS, ObservedLog, Report, Work, check_dtype, check_solver, scratch_folder
+from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_dtype, check_solver, scratch_folder
+from monogram.models.report import Pruning, Report, ReportBuilder
+from monogram.planning.cost import counting
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, guess, measure
 from monogram.ranking import Explanation, Recommendations
 from monogram.weights import Weights
-from monogram.weights.common import share
 
 if TYPE_CHECKING:
     from monogram.models.batch import Written
-    from monogram.models.fitted import Pruning
+    from monogram.models.inverse import Inverse
 
 
 @dataclass(kw_only=True, eq=False)
@@ -47,6 +49,7 @@ class Recommender:
 
     name: ClassVar[str]
     solvers: ClassVar[tuple[str, ...]] = SOLVERS
+    updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
 
     def __post_init__(self) -> None:
         parameters.check(self)
@@ -65,8 +68,7 @@ class Recommender:
         """A model of its own: a change of either leaves the other as it is. Until then they share their arrays."""
         fresh = type(self)(**self.params())
         if "weights_" in self.__dict__:
-            share(self.weights_, self._kept)
-            fresh._become(self.log_, copy.copy(self.weights_), self.report_, self.pruning_, self._kept)
+            fresh.adopt(self.log_, copy.copy(self.weights_.seal()), self.report_, self.pruning_)
         return fresh
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -116,26 +118,28 @@ class Recommender:
         """
         if log is self:
             raise ParameterError("a model cannot be fitted on itself; give it the log, or use `changed`")
-        self._forget()
-        self.__post_init__()  # a parameter may have been changed since
+        self.unfit()  # before the free memory is measured
         clusters.check(self, cluster, solver)
-        memory_.parse(memory)
-        asked = (parallel.count(threads), self._solver(solver, keep_gram), progress or silent)
-        check_dtype(dtype)
-        between = log.between if isinstance(log, ObservedLog) else None
-        data, given = self._source(log.source if isinstance(log, ObservedLog) else log)
-        with clusters.held(cluster) as held, parallel.blas_threads(threads) as number:
-            work = Work(dtype, memory_.parse(memory), *asked)  # what is free is asked with the log in memory
-            work.given, work.between, work.keep_gram = given, between, keep_gram
-            work.scratch, work.cluster = scratch_folder(scratch, solver), held
-            self._warm(work)
-            work.tick("compile")
+        memory_.parse(memory)  # before the log is read
+        options: dict[str, Any] = {"dtype": check_dtype(dtype), "threads": parallel.count(threads)}
+        options |= {"solver": self._solver(solver, keep_gram), "keep_gram": keep_gram, "progress": progress}
+        inputs = self.inputs(log)
+        with clusters.held(cluster) as held:
+            scratch = scratch_folder(scratch, solver)
+            return self.fit_from(inputs, FitOptions.parse(memory=memory, scratch=scratch, cluster=held, **options))
+
+    def fit_from(self, inputs: FitInputs, options: FitOptions) -> Self:
+        """Learn from inputs that are prepared, with options that are checked: what `fit` calls."""
+        self.unfit()
+        self.__post_init__()  # a parameter may have been changed since the last check
+        with parallel.blas_threads(options.threads):
+            report = options.report()
+            self._warm(options)
+            report.tick("compile")
             with memory_.Peak() as peak:
-                weights = self._fit(data, work)
-            work.tick("weights")
-        measured = (peak.bytes, work.planned, work.residual, work.error, work.rank, tuple(work.record), work.deviation)
-        report = Report(work.used, work.dtype, number, work.seconds, *measured, note=work.note, unit=work.unit)
-        self._become(data, weights, report, kept=work.kept)
+                weights = self._fit(inputs, options, report)
+            report.tick("weights")
+        self.adopt(inputs.log, weights, report.build(peak.bytes))
         return self
 
     def plan(
@@ -161,13 +165,13 @@ class Recommender:
         Plan
             Prints as a table: solver, bytes at the peak, flops, seconds.
         """
-        sized = isinstance(log, tuple) and len(log) == 3 and all(isinstance(one, int) for one in log)
-        size = guess(*log) if sized else measure(self._source(log)[0].matrix)
-        how = (check_dtype(dtype), memory_.parse(memory), parallel.count(threads), self._solver(solver, keep_gram))
+        sized = isinstance(log, tuple) and len(log) == 3 and all(isinstance(count, int) for count in log)
+        size = guess(*log) if sized else measure(self.inputs(log).log.matrix)
+        options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
+        options |= {"solver": self._solver(solver, keep_gram), "scratch": scratch_folder(scratch, solver)}
         clusters.check(self, cluster, solver)
         with clusters.held(cluster) as held:
-            where = scratch_folder(scratch, solver)
-            return self._plan(size, Work(*how, keep_gram=keep_gram, scratch=where, cluster=held))
+            return self._plan(size, FitOptions.parse(cluster=held, **options))
 
     def _on_cluster(self) -> bool:
         """Whether it can be fitted on a cluster."""
@@ -182,31 +186,37 @@ class Recommender:
             )
         return check_solver(solver, self.solvers)
 
-    def _plan(self, size: Size, work: Work) -> Plan:
-        """By default: sums over the events, no solver."""
-        cost = Cost("none", 8 * size.items, float(size.events), size.events * 1e-8)
-        return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
+    def _plan(self, size: Size, options: FitOptions) -> Plan:
+        """What a fit on a log of this size costs; by default sums over the events."""
+        return Plan.of(size, counting(size), dtype=options.dtype, budget=options.budget)
 
-    def _source(self, log: Any) -> tuple[Interactions, Any]:
-        """The log, and what came with it."""
-        return as_interactions(log), None
+    def inputs(self, source: Any) -> FitInputs:
+        """What `fit` was given, as inputs: a log, or for some models a factorisation of one."""
+        return FitInputs(as_interactions(source))
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
-        raise TypeError(f"{type(self).__name__} must define _fit(log, work), which gives weights")
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
+        raise TypeError(f"{type(self).__name__} must define _fit(inputs, options, report), which gives weights")
 
-    def _warm(self, work: Work) -> None:
+    def _warm(self, options: FitOptions) -> None:
         """Compile what the fit will call, so that time and memory are counted for the work alone."""
 
-    def _become(
-        self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None, kept: Any = None
-    ) -> None:
-        self.log_, self.weights_, self.report_, self.pruning_, self._kept = log, weights, report, pruning, kept
+    def inverse(self) -> Inverse:
+        """The inverse that the weights of a fitted full-rank model hold; an error for all other models."""
+        raise ParameterError(
+            f"{type(self).__name__} has no inverse that another model could be fitted from; fit on the log"
+        )
 
-    def _forget(self) -> None:
-        for name in ("log_", "weights_", "report_", "pruning_", "_kept"):
+    def adopt(self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None) -> None:
+        """Become fitted with these parts: what a fit, an update or a file gives."""
+        self.log_, self.weights_, self.report_, self.pruning_ = log, weights, report, pruning
+
+    def unfit(self) -> None:
+        """Forget what was learned; the parameters stay."""
+        for name in ("log_", "weights_", "report_", "pruning_"):
             self.__dict__.pop(name, None)
 
-    def _learned(self) -> tuple[Interactions, Weights]:
+    def fitted(self) -> tuple[Interactions, Weights]:
+        """The log and the weights; a NotFittedError where there are none."""
         if "weights_" not in self.__dict__:
             raise NotFittedError(f"this {type(self).__name__} has learned nothing yet: call fit(log) first")
         return self.log_, self.weights_
@@ -239,7 +249,7 @@ class Recommender:
         Recommendations
             A table. Unknown users and items are left out; the result names them.
         """
-        log, weights = self._learned()
+        log, weights = self.fitted()
         if users is not None and histories is not None:
             raise ParameterError("both users and histories were given; expected one of them")
         rows = ranking.known_users(users, log) if histories is None else ranking.given_histories(histories, log)
@@ -277,7 +287,7 @@ class Recommender:
         """
         from monogram.models import batch as batch_
 
-        self._learned()
+        self.fitted()
         request = batch_.BatchRequest(k, allow, deny, exclude_seen)
         with clusters.held(cluster) as client:
             return batch_.recommend_all(
@@ -290,7 +300,7 @@ class Recommender:
         The similarity is the model's own: the score of the other item for a history of this item alone (a row of W).
         It is not symmetric: a sequel follows from its first part more than the first part from the sequel.
         """
-        log, weights = self._learned()
+        log, weights = self.fitted()
         rows = ranking.item_histories(ranking.id_list(items), log)
         return ranking.recommend(weights, rows, log.items, k=k, threads=threads, names=("item", "similar"))
 
@@ -299,7 +309,7 @@ class Recommender:
 
         An unknown item has the score NaN, and a warning names it.
         """
-        log, weights = self._learned()
+        log, weights = self.fitted()
         rows = ranking.given_histories(histories, log)
         ids = list(log.items) if items is None else ranking.id_list(items)
         index = np.arange(log.n_items) if items is None else log.items.index(ids)
@@ -317,16 +327,16 @@ class Recommender:
         history : list of item ids, or a mapping from item id to weight (`history(user)` gives a known user's)
         item : id of the item to explain
         """
-        log, weights = self._learned()
+        log, weights = self.fitted()
         return ranking.explain(weights, ranking.given_histories([history], log), item, log.items)
 
     def history(self, user: Any) -> dict[Any, float]:
         """A known user's training history: item id → weight."""
-        return self._learned()[0].history(user)
+        return self.fitted()[0].history(user)
 
     def item_weights(self) -> NDArray[np.float64]:
         """W as a dense array, in the order of `log_.items`; for small catalogues."""
-        log, weights = self._learned()
+        log, weights = self.fitted()
         needed = 8 * log.n_items**2
         if needed > memory_.parse(None):
             raise ParameterError(

@@ -1,4 +1,4 @@
-"""What every table needs beside it."""
+"""Baselines: popularity and item neighbourhoods."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.cosine import Cosines
-from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, measure
 from monogram.engine.topk import column_topk
 from monogram.models.base import Recommender
+from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
-from monogram.models.work import Work
+from monogram.models.report import ReportBuilder
+from monogram.planning.iterative_costs import neighbours
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Fixed, Sparse, Weights
 
 
@@ -24,8 +27,8 @@ class Popularity(Recommender):
 
     name: ClassVar[str] = "popularity"
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
-        matrix = log.matrix
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
+        matrix = inputs.log.matrix
         return Fixed(np.bincount(matrix.indices, matrix.data, matrix.shape[1]).astype(np.float64))
 
 
@@ -41,21 +44,19 @@ class ItemKNN(Recommender):
     k: int = param(100, "neighbours of each item", low=1, high=1e9)
     shrink: float = param(10.0, "added below the cosine: similarities seen on few users count less", low=0, high=1e30)
 
-    def _warm(self, work: Work) -> None:
-        self._weights(Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()), work)
+    def _warm(self, options: FitOptions) -> None:
+        self._weights(Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()), options)
 
-    def _plan(self, size: Size, work: Work) -> Plan:
-        n = size.items
-        weights = 2 * n * min(self.k, n) * column_topk.entry_bytes(work.dtype)  # by column, joined, and in rows
-        seconds = size.pairs_by_user * 2e-9 / work.threads + n * n * 2e-9 / work.threads
-        needed = weights + 8 * n * column_topk.WIDTH + 12 * size.events + WORKSPACE
-        cost = Cost("none", needed, size.pairs_by_user, seconds, "ask for a lower k")
-        return Plan(size.users, n, size.events, work.dtype, work.budget, cost, (cost,))
+    def _plan(self, size: Size, options: FitOptions) -> Plan:
+        cost = neighbours(size, self.k, dtype=options.dtype, threads=options.threads)
+        return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
-        work.planned = self._plan(measure(log.matrix), work).require().chosen.bytes
-        return self._weights(log, work)
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
+        report.planned_bytes = self._plan(measure(inputs.log.matrix), options).require().chosen.bytes
+        return self._weights(inputs.log, options)
 
-    def _weights(self, log: Interactions, work: Work) -> Weights:
-        cosines = Cosines(log.matrix, self.shrink, work.threads)
-        return Sparse(column_topk.thin(cosines.columns, log.n_items, self.k, dtype=work.dtype, threads=work.threads))
+    def _weights(self, log: Interactions, options: FitOptions) -> Weights:
+        cosines = Cosines(log.matrix, self.shrink, options.threads)
+        return Sparse(
+            column_topk.thin(cosines.columns, log.n_items, self.k, dtype=options.dtype, threads=options.threads)
+        )

@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine.iterative import wrmf
-from monogram.engine.plan import WORKSPACE, Cost, Plan, Size, calibrate, measure
 from monogram.engine.runtime import parallel
 from monogram.errors import NumericalError
+from monogram.models.advice import inverse_advice
 from monogram.models.base import Recommender
+from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
-from monogram.models.work import Work
+from monogram.models.report import ReportBuilder
+from monogram.planning import iterative_costs as costs
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import FoldIn, Weights
 
 START = 0.1  # size of a random row to begin with
-SPEED = 0.15  # of the kernels' small products beside that of large ones, measured at rank 64
 
 
 @dataclass(kw_only=True, eq=False)
@@ -54,41 +57,45 @@ class WRMF(Recommender):
         "cholesky", "how a row is solved: exactly, or by 3 steps of conjugate gradients", choices=("cholesky", "cg")
     )
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
-        chosen = self._plan(measure(log.matrix), work).require().chosen
-        work.used, work.planned = chosen.solver, chosen.bytes
-        work.rank = min(self.rank, *log.matrix.shape)
-        users, items = self._start(log, work.rank, work.dtype)
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
+        log, threads = inputs.log, options.threads
+        chosen = self._plan(measure(log.matrix), options).require().chosen
+        report.solver, report.planned_bytes = chosen.solver, chosen.bytes
+        report.rank = min(self.rank, *log.matrix.shape)
+        users, items = self._start(log, report.rank, options.dtype)
         by_item = log.matrix.T.tocsr()
-        work.tick("start")
+        report.tick("start")
         with parallel.blas_threads(1):  # the threads are ours: each multiplies a block of its own
             for epoch in range(1, self.epochs + 1):
-                self._half(log.matrix, items, users, work.threads)
-                work.tick("users")
-                self._half(by_item, users, items, work.threads)
-                work.tick("items")
-                work.record.append(self._objective(log.matrix, by_item, users, items, work.threads))
-                work.tick("epochs", 1)
-                if work.between is not None and epoch < self.epochs:
-                    work.between(epoch, lambda: self._folded(items.copy(), work))
-            return self._folded(items, work)
+                self._half(log.matrix, items, users, threads)
+                report.tick("users")
+                self._half(by_item, users, items, threads)
+                report.tick("items")
+                report.objectives.append(self._objective(log.matrix, by_item, users, items, threads))
+                report.tick("epochs", 1)
+                if inputs.between is not None and epoch < self.epochs:
+                    inputs.between(epoch, lambda: self._fold_in(items.copy(), threads))
+            return self._fold_in(items, threads)
 
-    def _folded(self, items: NDArray[Any], work: Work) -> Weights:
+    def _fold_in(self, items: NDArray[Any], threads: int) -> Weights:
         """The weights of item factors, which are turned in place."""
-        return FoldIn(items, wrmf.turn(items, threads=work.threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
+        return FoldIn(items, wrmf.rotate_to_axes(items, threads=threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
 
     def _start(self, log: Interactions, rank: int, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
         drawn = np.random.default_rng(self.seed).standard_normal((log.n_items, rank), np.float32)
         drawn *= START / rank**0.5
         return np.zeros((log.n_users, rank), dtype), drawn.astype(dtype, copy=False)
 
+    @inverse_advice()
     def _half(self, matrix: Any, fixed: NDArray[Any], out: NDArray[Any], threads: int) -> None:
         """Solve the rows of a matrix with the factors of its columns fixed."""
         ridge = wrmf.ridges(matrix, self.l2, self.alpha, self.nu)
         if self.solver == "cholesky":
-            wrmf.solve(matrix, ridge, self.alpha, fixed, wrmf.turn(fixed, threads=threads), out, threads)
+            wrmf.solve(matrix, ridge, self.alpha, fixed, wrmf.rotate_to_axes(fixed, threads=threads), out, threads)
         else:  # what is improved must stand in the same basis
-            wrmf.improve(matrix, ridge, self.alpha, fixed, wrmf.turn(fixed, out, threads=threads), out, threads)
+            wrmf.improve(
+                matrix, ridge, self.alpha, fixed, wrmf.rotate_to_axes(fixed, out, threads=threads), out, threads
+            )
 
     def _objective(self, matrix: Any, by_item: Any, users: NDArray[Any], items: NDArray[Any], threads: int) -> float:
         settings = {"l2": self.l2, "alpha": self.alpha, "nu": self.nu}
@@ -97,24 +104,11 @@ class WRMF(Recommender):
             raise NumericalError("the factors are not finite: raise l2, lower alpha, or use dtype='float64'")
         return value
 
-    def _warm(self, work: Work) -> None:
+    def _warm(self, options: FitOptions) -> None:
         tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
-        type(self)(rank=2, epochs=1, solver=self.solver)._fit(tiny, Work(work.dtype, 2**62))
+        small = FitOptions(dtype=options.dtype)
+        type(self)(rank=2, epochs=1, solver=self.solver)._fit(FitInputs(tiny), small, small.report())
 
-    def _plan(self, size: Size, work: Work) -> Plan:
-        rank, width = min(self.rank, size.users, size.items), np.dtype(work.dtype).itemsize
-        rows = size.users + size.items
-        gramians = 8 * rank**2 * (-(-max(size.users, size.items) // wrmf.BLOCK) + 3 * work.threads)
-        turned = 16 * work.threads * wrmf.BLOCK * rank
-        held = rows * (rank * width + 24) + size.events * (16 + 2 * width) + gramians + turned
-        sides = ((size.users, size.pairs_by_user), (size.items, size.pairs_by_item))
-        if self.solver == "cg":
-            turns, solved = 6, 8.0 * (wrmf.STEPS + 1) * size.events * rank
-        else:  # short rows by their pairs of events, long ones by the square of the rank
-            turns = 4
-            solved = sum(min(rank * pairs, size.events * rank**2 + n * rank**3 / 3) for n, pairs in sides)
-        flops = float(self.epochs) * (turns * rows * rank**2 + solved + 4 * size.events * rank)
-        rate, _ = calibrate(work.dtype, work.threads)
-        stages = (("epochs", float(self.epochs), "epochs"),)
-        cost = Cost(self.solver, held + WORKSPACE, flops, flops / (SPEED * rate), "ask for a lower rank", stages)
-        return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
+    def _plan(self, size: Size, options: FitOptions) -> Plan:
+        cost = costs.wrmf(self.solver, size, self.rank, self.epochs, dtype=options.dtype, threads=options.threads)
+        return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)

@@ -16,11 +16,11 @@ from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, ModelFileError, MonogramError, StorageError
-from monogram.models.fitted import Pruning, UpdateState
 from monogram.models.registry import MODELS
-from monogram.models.work import Report
-from monogram.weights import Dense, from_tensors
+from monogram.models.report import Pruning, Report
+from monogram.weights import from_tensors
 from monogram.weights.common import checked
+from monogram.weights.update_state import UpdateState
 
 if TYPE_CHECKING:
     from monogram.models.base import Recommender
@@ -40,7 +40,7 @@ def save(
 
     For `mark` and `check` see `store.save`.
     """
-    log, weights = model._learned()
+    log, weights = model.fitted()
     header: dict[str, Any] = {
         "model": model.name,
         "parameters": _plain(model.params()),
@@ -53,13 +53,13 @@ def save(
     described, held = log_tensors(log)
     own = {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
     with _not_lost(weights):
-        store.save(path, header | described, own | held | _kept_tensors(model._kept), mark=mark, check=check)
+        store.save(path, header | described, own | held | _state_tensors(weights.update_state), mark=mark, check=check)
 
 
 @contextmanager
 def _not_lost(weights: Any) -> Iterator[None]:
     """What was fitted on disk is not lost with a model that could not be saved."""
-    scratch = weights.scratch if isinstance(weights, Dense) else None
+    scratch = weights.scratch
     try:
         yield
     except BaseException as error:
@@ -73,12 +73,12 @@ def _not_lost(weights: Any) -> Iterator[None]:
         scratch.kept = False
 
 
-def _kept_tensors(kept: UpdateState | None) -> dict[str, Any]:
-    """What a change of the model needs beside its weights; the Gram by its rows, as files have it."""
-    if kept is None:
+def _state_tensors(state: UpdateState | None) -> dict[str, Any]:
+    """What an update of the model needs beside its weights; the Gram by its rows, as files have it."""
+    if state is None:
         return {}
-    held = {"c": kept.c, "penalties": kept.penalties, "scale": kept.scale}
-    held["gram"] = None if kept.gram is None else kept.gram.T
+    held: dict[str, Any] = {"c": state.c, "penalties": state.penalties, "scale": state.scale}
+    held["gram"] = None if state.gram is None else state.gram.T
     return {f"kept.{name}": array for name, array in held.items() if array is not None}
 
 
@@ -146,11 +146,12 @@ def _model(
     _check_weights(own, verify)
     weights = from_tensors(header["weights"], own, log.matrix)
     pruning = _pruning(header.get("pruning"))
-    model._become(log, weights, _report(header["report"]), pruning, _kept(tensors, log.n_items, verify))
+    weights.update_state = _update_state(tensors, log.n_items, verify)
+    model.adopt(log, weights, _report(header["report"]), pruning)
     return model
 
 
-def _kept(tensors: dict[str, Any], items: int, verify: bool) -> UpdateState | None:
+def _update_state(tensors: dict[str, Any], items: int, verify: bool) -> UpdateState | None:
     own = {name.removeprefix("kept."): array for name, array in tensors.items() if name.startswith("kept.")}
     if not own:
         return None

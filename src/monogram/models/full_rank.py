@@ -8,30 +8,31 @@ head (θ, δ).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from monogram.data.interactions import Interactions
-from monogram.engine import plan
 from monogram.engine.gram.accumulate import gram
-from monogram.engine.inverse import matrix_free as free
-from monogram.engine.inverse import probing
-from monogram.engine.plan import Extra, Plan, Size
+from monogram.engine.inverse import matrix_free, probing
+from monogram.engine.runtime.arrays import Float
 from monogram.errors import ParameterError
-from monogram.models import matrix_free
-from monogram.models.fitted import RefitSource, UpdateState, factor
-from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, Head, PopularityScaled, ZeroDiagonal
-from monogram.models.inverse import Inverse
+from monogram.models.change import UpdateOptions
+from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_solver
+from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, PopularityScaled, ZeroDiagonal
+from monogram.models.inverse import Inverse, solve, tiny
 from monogram.models.inverse_model import InverseModel
+from monogram.models.matrix_free import fit_matrix_free
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
-from monogram.models.work import SOLVERS, Report, Work, check_solver
-from monogram.weights import Dense, MatrixFree, Weights
-
-if TYPE_CHECKING:
-    from monogram.models.fitted import Pruning
+from monogram.models.report import FROZEN, Pruning, Report, ReportBuilder
+from monogram.planning import inverse_costs
+from monogram.planning.cost import Extra
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
+from monogram.weights import Weights
+from monogram.weights.common import Head
 
 
 @dataclass(kw_only=True, eq=False)
@@ -42,7 +43,7 @@ class FullRank(InverseModel):
     """
 
     updatable: ClassVar[bool] = True
-    solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", free.NAME)
+    solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", matrix_free.NAME)
 
     def add_users(
         self,
@@ -78,7 +79,7 @@ class FullRank(InverseModel):
         """
         from monogram.models import updates
 
-        how = updates.How(penalties, on_drift, memory, threads)
+        how = UpdateOptions(penalties, on_drift, memory, threads)
         return updates.add_users(self, log, new_items, how)
 
     def forget_users(
@@ -102,7 +103,7 @@ class FullRank(InverseModel):
         """
         from monogram.models import updates
 
-        return updates.forget_users(self, ids, updates.How(penalties, on_drift, memory, threads))
+        return updates.forget_users(self, ids, UpdateOptions(penalties, on_drift, memory, threads))
 
     def add_items(self, ids: Any, *, memory: int | float | str | None = None, threads: int | None = None) -> Self:
         """Add items nobody used yet, after the others: they score 0 until `add_users` brings events of theirs.
@@ -116,7 +117,7 @@ class FullRank(InverseModel):
         """
         from monogram.models import updates
 
-        return updates.add_items(self, ids, updates.How(memory=memory, threads=threads))
+        return updates.add_items(self, ids, UpdateOptions(memory=memory, threads=threads))
 
     def changed(
         self, *, memory: int | float | str | None = None, threads: int | None = None, **parameters: Any
@@ -137,6 +138,17 @@ class FullRank(InverseModel):
 
         return updates.changed(self, parameters, memory, threads)
 
+    def inverse(self) -> Inverse:
+        """The inverse that the weights of this fitted model hold, for `fit` of other models; nothing is copied.
+
+        `fit` takes a fitted full-rank model in place of the log, too, and then uses this.
+        """
+        from monogram.models import updates
+
+        updates.check(self)
+        log, weights = self.fitted()
+        return Inverse.of_weights(log, self.formula().shared, weights, self.report_)
+
     def _solver(self, solver: str, keep_gram: bool) -> str:
         check_solver(solver, self.solvers)
         if keep_gram and solver not in ("auto", "primal"):
@@ -146,76 +158,66 @@ class FullRank(InverseModel):
     def _on_cluster(self) -> bool:
         return True
 
-    def _plan(self, size: Size, work: Work) -> Plan:
-        cost = plan.matrix_free(size, self.formula().head.needs_diagonal, dtype=work.dtype, threads=work.threads)
-        return self._planned(size, work, (cost,))
+    def _plan(self, size: Size, options: FitOptions) -> Plan:
+        diagonal = self.formula().head.needs_diagonal
+        cost = inverse_costs.matrix_free(size, diagonal, dtype=options.dtype, threads=options.threads)
+        return self._planned(size, options, (cost,))
 
-    def _extra(self, size: Size, work: Work) -> Extra:
-        kept = size.items**2 * np.dtype(work.dtype).itemsize if work.keep_gram else 0
+    def _extra(self, size: Size, options: FitOptions) -> Extra:
+        kept = size.items**2 * np.dtype(options.dtype).itemsize if options.keep_gram else 0
         return Extra(bytes=kept + self.formula().recipe.copied_bytes(size.events))
 
-    def _source(self, log: Any) -> tuple[Interactions, Any]:
-        if isinstance(log, RefitSource):
-            return log.log, log
-        if not isinstance(log, FullRank):
-            return super()._source(log)
-        from monogram.models import updates
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
+        recipe, penalties, head = self.formula()
+        source: Inverse | None = inputs.factorisation
+        if source is not None:
+            if source.serves(self.formula(), options):
+                return self._from_inverse(source, options, report)
+            if recipe == source.recipe:
+                inputs.unit = source.unit
+            if source.gram is not None:
+                inputs.gram = source.gram
+                inputs.gram.setflags(write=False)  # two models share it: an update of either makes a copy
+                options = replace(options, solver="primal")
+        chosen = self._plan(measure(inputs.log.matrix), options).require().chosen
+        if chosen.solver == matrix_free.NAME:
+            return fit_matrix_free(self.formula(), inputs, options, report, chosen.bytes)
+        if options.keep_gram and inputs.gram is None:
+            inputs.gram = self._gram(inputs, options, report)
+        solved = solve(recipe, penalties, inputs, options, report, chosen)
+        return solved.into_weights(inputs.log, head, options.threads, inputs.gram)
 
-        updates.check(log)
-        return log.log_, log
+    def _gram(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Float:
+        """S, to be kept; on a cluster it is filled by the solver."""
+        n = inputs.log.n_items
+        out: Float = np.zeros((n, n), options.dtype, order="F")
+        if options.cluster is None:
+            data = inputs.data(self.formula().recipe)
+            gram(data, out, threads=options.threads, done=lambda columns: report.tick("gram", columns))
+        return out
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
-        if isinstance(work.given, RefitSource):
-            work.unit = work.given.unit
-        elif isinstance(work.given, Inverse):
-            return self._from_inverse(work.given, work)
-        elif work.given is not None:
-            from monogram.models import updates
-
-            weights = updates.another_head(self, work)
-            if weights is not None:
-                return weights
-        chosen = self._plan(plan.measure(log.matrix), work).require().chosen
-        if chosen.solver == free.NAME:
-            return matrix_free.fit(self, log, work, chosen.bytes)
-        if work.keep_gram and work.gram is None:
-            work.gram = np.zeros((log.n_items, log.n_items), work.dtype, order="F")
-            if work.cluster is None:  # else it comes from there
-                gram(self._data(log, work), work.gram, threads=work.threads, done=lambda k: work.tick("gram", k))
-        solved = self._solve(log, work, chosen)
-        c = solved.inverse.diagonal
-        theta, delta = solved.head(self.formula().head)
-        weights = solved.into_weights(log, theta, delta, work.threads)
-        scale = factor(theta, c, work.dtype) if isinstance(weights, Dense) else None
-        work.kept = UpdateState(c, solved.penalties, work.gram, scale)
+    def _from_inverse(self, source: Inverse, options: FitOptions, report: ReportBuilder) -> Weights:
+        """The weights of a log whose inverse is known: no factorisation."""
+        report.reused(source.report_)
+        report.dtype, report.unit = source.dtype, source.unit
+        if source.report_ is not None and source.report_.note == FROZEN:
+            report.note = FROZEN
+        weights = source.weights(self.formula().head, options.threads, options.budget)
+        if not self.formula().head.needs_diagonal:
+            report.deviation = None
+        report.planned_bytes = weights.nbytes if weights.solver == "primal" else None
         return weights
 
-    def _from_inverse(self, given: Inverse, work: Work) -> Weights:
-        """The weights of a log whose inverse is there: no factorisation."""
-        if work.keep_gram:
-            raise ParameterError("keep_gram=True, but an Inverse given in place of a log has no Gram; fit on the log")
-        work.used, work.dtype, work.unit = "reused", given.dtype, given.unit
-        if given.report_ is not None:
-            work.residual, work.error = given.report_.residual, given.report_.error
-        theta, delta = given.solved.head(self.formula().head)
-        weights = given.weights(theta, delta, work.threads, work.budget)
-        c = given.solved.inverse.diagonal.copy()
-        scale = factor(theta, c, work.dtype) if isinstance(weights, Dense) else None
-        work.kept = UpdateState(c, given.solved.penalties, None, scale)
-        return weights
-
-    def _warm(self, work: Work) -> None:
-        if work.solver == free.NAME:
-            probing.warm(self._tiny(), work.dtype)
+    def _warm(self, options: FitOptions) -> None:
+        if options.solver == matrix_free.NAME:
+            probing.warm(self.formula().recipe.data(tiny(), 1.0), options.dtype)
         else:
-            super()._warm(work)
+            super()._warm(options)
 
-    def _become(
-        self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None, kept: Any = None
-    ) -> None:
-        super()._become(log, weights, report, pruning, kept)
-        if isinstance(weights, MatrixFree):
-            weights.head = self.formula().head
+    def adopt(self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None) -> None:
+        """Become fitted with these parts; weights that apply a head when they score take the model's."""
+        weights.bind_head(self.formula().head)
+        super().adopt(log, weights, report, pruning)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -7,24 +7,14 @@ others. A head is a frozen value; called with c, ℓ, d and the number of users 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from monogram.engine.gram import user_weights
 from monogram.engine.runtime.arrays import Float64
 from monogram.models.recipe import GramRecipe, Penalties
-
-
-class Head(Protocol):
-    """θ and δ of a model."""
-
-    @property
-    def needs_diagonal(self) -> bool:
-        """Whether the scores need c = diag C, which a matrix-free fit then estimates."""
-
-    def __call__(self, c: Float64, penalties: Float64, d: Float64, counts: Float64) -> tuple[Float64, Float64]:
-        """θ and δ; `counts` are the users of each item."""
+from monogram.weights.common import Head
 
 
 class Formula(NamedTuple):
@@ -95,7 +85,7 @@ class DecoupledLoss:
 class PopularityScaled:
     """Another head, each column then multiplied by max(users of the item, ½)^item_power."""
 
-    head: Any  # a Head
+    head: Head
     item_power: float
 
     @property

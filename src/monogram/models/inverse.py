@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,28 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dense
-from monogram.engine.inverse.disk import Tiled, free
-from monogram.engine.inverse.disk import disk as invert_on_disk
-from monogram.engine.plan import Cost, Extra, Plan, Size, beside_tiles, measure, on_disk, plan
+from monogram.engine.inverse import dual, matrix_free, primal
+from monogram.engine.inverse.certificate import certificate
+from monogram.engine.inverse.disk import DiskInverse, disk_inverse, free
+from monogram.engine.inverse.dual import DualInverse
+from monogram.engine.inverse.primal import PrimalInverse
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
-from monogram.engine.runtime.progress import silent
+from monogram.engine.runtime.arrays import Float, Float64
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError
+from monogram.models.advice import inverse_advice, warn_of_restart
+from monogram.models.context import FitInputs, FitOptions, check_dtype, check_solver
+from monogram.models.heads import Formula, ZeroDiagonal
 from monogram.models.recipe import GramRecipe, Penalties
-from monogram.models.work import Report, Work, check_dtype, check_solver
-from monogram.weights import Dense, Dual
+from monogram.models.report import Report, ReportBuilder
+from monogram.planning import choice
+from monogram.planning.cost import Cost, Extra
+from monogram.planning.inverse_costs import beside_tiles
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
+from monogram.weights import Dense, Dual, Weights
+from monogram.weights.common import Head
+from monogram.weights.update_state import UpdateState, rounded_scale
 
 WORST_RESIDUAL = 1e-3
 WORST_ERROR = 1e-2
@@ -40,126 +50,109 @@ class Solved:
     `weights` are those of the users; None where all are 1.
     """
 
-    inverse: dense.Inverse | Tiled
+    inverse: PrimalInverse | DualInverse | DiskInverse
     penalties: Float64
     d: Float64
     counts: Float64
     weights: Float64 | None = None
 
-    def head(self, head: Any) -> tuple[Float64, Float64]:
+    def head(self, head: Head) -> tuple[Float64, Float64]:
         """θ and δ of a head."""
-        theta, delta = head(self.inverse.diagonal, self.penalties, self.d, self.counts)
-        return theta, delta
+        return head(self.inverse.diagonal, self.penalties, self.d, self.counts)
 
-    def into_weights(self, log: Interactions, theta: Float64, delta: Float64, threads: int) -> Dense | Dual:
-        """The weights B·diag(θ) + diag(δ), made in the array of the inverse, which is gone afterwards."""
-        found, c = self.inverse, self.inverse.diagonal
-        if isinstance(found, Tiled):
-            return Dense(found.into_weights(-theta / c, delta, threads), found.scratch)
-        if isinstance(found, dense.Primal):
-            return Dense(found.into_weights(-theta / c, delta, threads))
-        scale = -theta / (c * self.penalties)
-        return Dual(found.inverse, log.matrix, self.penalties, scale, theta + delta, roots(log, self.weights))
+    def into_weights(self, log: Interactions, head: Head, threads: int, gram: Float | None = None) -> Dense | Dual:
+        """The weights under a head, made in the array of the inverse, which is gone afterwards; `gram` is kept."""
+        inverse, c, (theta, delta) = self.inverse, self.inverse.diagonal, self.head(head)
+        state = UpdateState(c.copy(), self.penalties, gram)
+        if isinstance(inverse, DualInverse):
+            scale = -theta / (c * self.penalties)
+            users = roots(log, self.weights)
+            return Dual(inverse.inverse, log.matrix, self.penalties, scale, theta + delta, users, state)
+        state = replace(state, scale=rounded_scale(theta, c, inverse.dtype))
+        scratch = inverse.scratch if isinstance(inverse, DiskInverse) else None
+        return Dense(inverse.into_weights(-theta / c, delta, threads), scratch, state)
 
     def copy(self, threads: int) -> Solved:
         """The same in an array of its own, where `into_weights` would take it."""
-        if not isinstance(self.inverse, dense.Primal):
+        if not isinstance(self.inverse, PrimalInverse):
             return self
-        own = dense.Primal(self.inverse.lower.copy(order="F"), threads)
+        own = PrimalInverse(self.inverse.lower.copy(order="F"), threads)
         own.diagonal = self.inverse.diagonal
         return Solved(own, self.penalties, self.d, self.counts, self.weights)
-
-
-def weighted_data(recipe: GramRecipe, log: Interactions, work: Work) -> Any:
-    """The weighted data of a log; where no factor of the weights was given, it is that of this log."""
-    if work.data is None:
-        if work.unit is None:
-            work.unit = recipe.unit(log.matrix)
-        work.data = recipe.data(log.matrix, work.unit)
-    return work.data
 
 
 def plan_inverse(
     recipe: GramRecipe,
     penalties: Penalties,
     size: Size,
-    work: Work,
+    options: FitOptions,
     extra: Extra,
     others: tuple[Cost, ...] = (),
     *,
     disk: bool = False,
 ) -> Plan:
     """The plan of an inverse, with ways that need none beside it; `disk` says whether it may be made on disk."""
-    if work.cluster is not None:
+    if options.cluster is not None:
         from monogram.cluster.cost import inverse_plan
 
-        return inverse_plan(work.cluster, size, work.budget, dtype=work.dtype, extra=extra)
-    solvers: tuple[str, ...] = ("primal", "dual")
-    copied = recipe.copied_bytes(size.events)
-    if disk:
-        others = (on_disk(size, work.budget - copied, dtype=work.dtype, threads=work.threads), *others)
-    others = tuple(replace(one, bytes=one.bytes + copied) for one in others)
-    if penalties.none:  # the others divide by the penalties
-        if work.solver not in ("auto", "primal", "disk"):
-            raise ParameterError(
-                f"solver={work.solver!r} needs l2 or dropout above 0; give one, or use solver='primal'"
-            )
-        solvers, others = ("primal",), tuple(one for one in others if one.solver == "disk")
-    return plan(
+        return inverse_plan(options.cluster, size, options.budget, dtype=options.dtype, extra=extra)
+    return choice.plan_inverse(
         size,
-        budget=work.budget,
-        solver=work.solver,
-        solvers=solvers,
-        dtype=work.dtype,
-        threads=work.threads,
+        budget=options.budget,
+        solver=options.solver,
+        dtype=options.dtype,
+        threads=options.threads,
         extra=extra,
+        copied=recipe.copied_bytes(size.events),
+        penalised=not penalties.none,
+        disk=disk,
+        disk_space=None if options.scratch is None or not disk else free(options.scratch),
         others=others,
-        room=None if work.scratch is None or not disk else free(work.scratch),
     )
 
 
+@inverse_advice()
 def invert(
-    recipe: GramRecipe,
-    rule: Penalties,
-    log: Interactions,
-    work: Work,
-    chosen: Cost,
-    known: NDArray[Any] | None = None,
+    recipe: GramRecipe, rule: Penalties, inputs: FitInputs, options: FitOptions, report: ReportBuilder, chosen: Cost
 ) -> Solved:
-    """Invert as planned; `known` is the Gram, where it is there already (see `dense.primal`)."""
-    size = measure(log.matrix)
-    work.tick("plan")
-    work.used, work.planned = chosen.solver, chosen.bytes
-    data = weighted_data(recipe, log, work)
+    """Invert as planned; the Gram of the inputs is used where it is known (see `primal_inverse`)."""
+    size = measure(inputs.log.matrix)
+    report.tick("plan")
+    report.solver, report.planned_bytes = chosen.solver, chosen.bytes
+    data = inputs.data(recipe)
+    report.unit = inputs.unit
     d = squares(data)
     penalties = rule.of(d)
-    rest = penalties, d, used(data), recipe.weights(log.matrix, work.unit)
-    how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "stage": work.tick}
-    if work.cluster is not None:
-        from monogram.cluster.solve import primal
+    rest = penalties, d, used(data), recipe.weights(inputs.log.matrix, inputs.unit)
+    how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "stage": report.tick}
+    if options.cluster is not None:
+        from monogram.cluster.solve import cluster_inverse
 
-        way = "tiles" if "tiles" in chosen.solver else "one_worker"
-        keep = known if known is not None and known.flags.writeable else None  # else it is whole already
-        return Solved(primal(work.cluster, data, penalties, way, keep=keep, **how), *rest)
+        way, gram = "tiles" if "tiles" in chosen.solver else "one_worker", inputs.gram
+        keep = gram if gram is not None and gram.flags.writeable else None  # else it is whole already
+        return Solved(cluster_inverse(options.cluster, data, penalties, way, keep=keep, **how), *rest)
     if chosen.solver == "disk":
-        assert work.scratch is not None
-        room = work.budget - beside_tiles(size, work.threads) - recipe.copied_bytes(size.events)
-        return Solved(invert_on_disk(data, penalties, folder=work.scratch, room=room, **how), *rest)
+        assert options.scratch is not None
+        room = options.budget - beside_tiles(size, options.threads) - recipe.copied_bytes(size.events)
+        how |= {"folder": options.scratch, "room": room, "restarted": warn_of_restart}
+        return Solved(disk_inverse(data, penalties, **how), *rest)
     if chosen.solver == "primal":
-        return Solved(dense.primal(data, penalties, known=known, **how), *rest)
-    return Solved(dense.dual(data, penalties, **how), *rest)
+        return Solved(primal.primal_inverse(data, penalties, known_gram=inputs.gram, **how), *rest)
+    return Solved(dual.dual_inverse(data, penalties, **how), *rest)
 
 
-def solve(recipe: GramRecipe, rule: Penalties, log: Interactions, work: Work, chosen: Cost) -> Solved:
-    """Invert as planned, and judge the inverse."""
-    solved = invert(recipe, rule, log, work, chosen, work.gram)
-    work.tick("diagonal")
-    work.residual, work.error = dense.certificate(work.data, solved.penalties, solved.inverse)
-    work.tick("residual")
+def solve(
+    recipe: GramRecipe, rule: Penalties, inputs: FitInputs, options: FitOptions, report: ReportBuilder, chosen: Cost
+) -> Solved:
+    """Invert as planned, and certify the inverse."""
+    solved = invert(recipe, rule, inputs, options, report, chosen)
+    report.tick("diagonal")
+    report.residual, report.error = certificate(inputs.data(recipe), solved.penalties, solved.inverse)
+    report.tick("residual")
     try:
-        judge(work)
+        judge(report)
     except NumericalError as error:
-        if isinstance(solved.inverse, Tiled):
+        if isinstance(solved.inverse, DiskInverse):
             solved.inverse.scratch.remove()
             raise NumericalError(f"{error}. Its files may have been damaged: they are gone, fit again") from error
         raise
@@ -169,19 +162,20 @@ def solve(recipe: GramRecipe, rule: Penalties, log: Interactions, work: Work, ch
 def warm(recipe: GramRecipe, dtype: str) -> None:
     """Compile what an inverse calls, so that time and memory are counted for the work alone."""
     data = recipe.data(tiny(), 1.0)
-    for invert_small in (dense.primal, dense.dual):
+    for invert_small in (primal.primal_inverse, dual.dual_inverse):
         solved = invert_small(data, np.ones(2), dtype=dtype)
-        dense.certificate(data, np.ones(2), solved)
-        if isinstance(solved, dense.Primal):
+        certificate(data, np.ones(2), solved)
+        if isinstance(solved, PrimalInverse):
             solved.into_weights(np.ones(2), np.ones(2), 1)
 
 
 class Inverse:
     """The inverse C = (S + Λ)⁻¹ of a log, computed once; the sister of `Spectrum`.
 
-    `fit` of EASE, EDLAE, DLAE, DEQL, Tempered and the low-rank students takes it in place of the log, if the recipe and
-    the penalties of the model's `formula()` equal those of the inverse: another model, or another a, b, item_power or
-    rank, then costs no factorisation. Full-rank weights from a primal inverse are an array of their own.
+    `fit` of a full-rank model or a low-rank student takes it in place of the log, if the recipe and the penalties of
+    the model's `formula()` equal those of the inverse: another model, or another a, b, item_power or rank, then costs
+    no factorisation. Full-rank weights from a primal inverse are an array of their own. `inverse()` of a fitted
+    full-rank model gives the inverse that its weights hold.
 
     Parameters
     ----------
@@ -225,71 +219,126 @@ class Inverse:
         check_dtype(dtype)
         check_solver(solver)
         data = as_interactions(log)
-        with parallel.blas_threads(threads) as number:
-            work = Work(dtype, memory_.parse(memory), number, solver, progress or silent)
+        options = FitOptions.parse(dtype=dtype, memory=memory, threads=threads, solver=solver, progress=progress)
+        report = options.report()
+        with parallel.blas_threads(threads):
             warm(recipe, dtype)
-            work.tick("compile")
+            report.tick("compile")
             with memory_.Peak() as peak:
                 size = measure(data.matrix)
                 extra = Extra(bytes=recipe.copied_bytes(size.events))
-                chosen = plan_inverse(recipe, penalties, size, work, extra).require().chosen
-                solved = solve(recipe, penalties, data, work, chosen)
-        report = Report(
-            solver=work.used,
-            dtype=dtype,
-            threads=number,
-            seconds=work.seconds,
-            peak_bytes=peak.bytes,
-            planned_bytes=work.planned,
-            residual=work.residual,
-            error=work.error,
-            unit=work.unit,
-        )
-        self._set(data, (recipe, penalties), solved, report)
+                chosen = plan_inverse(recipe, penalties, size, options, extra).require().chosen
+                solved = solve(recipe, penalties, FitInputs(data), options, report, chosen)
+        self._set(data, (recipe, penalties), solved, report.build(peak.bytes))
 
     def _set(
-        self, log: Interactions, shared: tuple[GramRecipe, Penalties], solved: Solved, report: Report | None
+        self, log: Interactions, shared: tuple[GramRecipe, Penalties], solved: Solved | None, report: Report | None
     ) -> None:
-        self.log, (self.recipe, self.penalties), self.solved = log, shared, solved
-        self.dtype = str(solved.inverse.dtype.name)
+        self.log, (self.recipe, self.penalties), self._solved = log, shared, solved
+        self.dtype = report.dtype if solved is None and report is not None else str(self.solved.inverse.dtype.name)
         self.report_ = report
         self.unit = None if report is None else report.unit
+        self._weights: Weights | None = None
         self._pairs: dict[Any, tuple[int, Pairs]] = {}
 
     @classmethod
     def of_solved(cls, log: Interactions, shared: tuple[GramRecipe, Penalties], solved: Solved) -> Inverse:
         """An inverse that was made elsewhere, without a certificate."""
-        found = cls.__new__(cls)
-        found._set(log, shared, solved, None)
-        return found
+        inverse = cls.__new__(cls)
+        inverse._set(log, shared, solved, None)
+        return inverse
+
+    @classmethod
+    def of_weights(
+        cls, log: Interactions, shared: tuple[GramRecipe, Penalties], weights: Weights, report: Report
+    ) -> Inverse:
+        """The inverse that the weights of a fitted full-rank model hold; nothing is copied."""
+        inverse = cls.__new__(cls)
+        inverse._set(log, shared, None, report)
+        inverse._weights = weights
+        return inverse
+
+    @property
+    def solved(self) -> Solved:
+        """The inverse as an array, with the penalties and sums it was made of."""
+        if self._solved is None:
+            raise ParameterError(
+                "this inverse is part of the weights of a fitted model, which hold no array to multiply with; fit on "
+                "the log, or on an Inverse made from the log"
+            )
+        return self._solved
+
+    @property
+    def gram(self) -> Float | None:
+        """The Gram, where the model that the inverse comes from kept it: then other penalties need no new one."""
+        state = None if self._weights is None else self._weights.update_state
+        return None if state is None else state.gram
 
     def __repr__(self) -> str:
         shape = f"{self.log.n_users:,} users × {self.log.n_items:,} items"
         return f"Inverse({self.recipe}, {self.penalties}, {self.dtype}, {shape})"
 
-    def require(self, formula: Any) -> None:
-        """Refuse a model of another recipe or other penalties."""
-        if formula.shared != (self.recipe, self.penalties):
+    def serves(self, formula: Formula, options: FitOptions) -> bool:
+        """Whether a model is read off this inverse; False where its fit needs another one, and can make it.
+
+        Models with equal recipe and penalties share an inverse. A ParameterError says why a fit cannot be done.
+        """
+        same = formula.shared == (self.recipe, self.penalties)
+        if self._weights is None:
+            self._require(formula, same, options)
+            return True
+        same &= options.dtype == self.dtype
+        if self._weights.solver == matrix_free.NAME:  # such a model is its log: any fit can be done
+            return same and options.solver in ("auto", matrix_free.NAME) and self._weights.serves_head(formula.head)
+        if formula.recipe != self.recipe:
+            pairs = [
+                (field.name, getattr(formula.recipe, field.name), getattr(self.recipe, field.name))
+                for field in fields(GramRecipe)
+            ]
+            other = ", ".join(
+                f"{name} = {new:g}, where the model given in place of a log has {old:g}"
+                for name, new, old in pairs
+                if new != old
+            )
+            raise ParameterError(f"{other}: another recipe is another Gram; fit it on the log")
+        if options.keep_gram and self.gram is None:
+            raise ParameterError("keep_gram=True, but the model given in place of a log kept no Gram; fit on the log")
+        if not same and self.gram is None:
+            raise ParameterError(
+                "another l2, dropout or dtype needs the Gram, which this model did not keep: fit it with "
+                "keep_gram=True, or fit the new one on the log"
+            )
+        return same
+
+    def _require(self, formula: Formula, same: bool, options: FitOptions) -> None:
+        if not same:
             raise ParameterError(
                 f"this Inverse has {self.recipe} and {self.penalties}, and the model {formula.recipe} and "
                 f"{formula.penalties}; only models with equal ones share it: fit this one on the log"
             )
+        if options.keep_gram:
+            raise ParameterError("keep_gram=True, but an Inverse given in place of a log has no Gram; fit on the log")
 
-    def weights(self, theta: Float64, delta: Float64, threads: int, budget: int) -> Dense | Dual:
-        """The weights B·diag(θ) + diag(δ) in an array of their own; the inverse stays."""
-        found = self.solved.inverse
-        needed = found.lower.nbytes if isinstance(found, dense.Primal) else 0
+    def weights(self, head: Head, threads: int, budget: int) -> Weights:
+        """The weights under a head, in arrays of their own; the inverse stays."""
+        if self._weights is not None:
+            data = self.recipe.data(self.log.matrix, self.unit)
+            gram = self.gram
+            if gram is not None:
+                gram.setflags(write=False)  # two models share it: an update of either makes a copy
+            return self._weights.copy_with_head(head, squares(data), used(data), budget=budget, threads=threads)
+        inverse = self.solved.inverse
+        needed = inverse.lower.nbytes if isinstance(inverse, PrimalInverse) else 0
         if needed > budget:
             raise MemoryBudgetError(
                 f"weights beside the inverse need {memory_.show(needed)}, but may use {memory_.show(budget)}; "
                 "raise the memory, or fit on the log"
             )
-        return self.solved.copy(threads).into_weights(self.log, theta, delta, threads)
+        return self.solved.copy(threads).into_weights(self.log, head, threads)
 
     def into_shared_weights(self, threads: int) -> Dense | Dual:
         """B itself, in place of the inverse, which is gone afterwards: (hB)·θ ranks as the model of each θ does."""
-        one = np.ones(self.log.n_items)
-        return self.solved.into_weights(self.log, one, 0 * one, threads)
+        return self.solved.into_weights(self.log, ZeroDiagonal(), threads)
 
     def nearest(self, key: Any, rank: int, make: Callable[[], Pairs]) -> Pairs:
         """Two factors of a student and their residual: made, or the beginning of what was made for a higher rank."""
@@ -320,22 +369,22 @@ def alike(one: Float64, other: Float64) -> NDArray[np.bool_]:
     return np.abs(one - other) <= NOISE * other
 
 
-def exact_enough(work: Work) -> bool:
+def exact_enough(report: ReportBuilder) -> bool:
     """Whether residual and error of a fit are within the warning thresholds."""
-    return (work.residual or 0) <= WORST_RESIDUAL and (work.error or 0) <= WORST_ERROR
+    return (report.residual or 0) <= WORST_RESIDUAL and (report.error or 0) <= WORST_ERROR
 
 
-def judge(work: Work) -> None:
+def judge(report: ReportBuilder) -> None:
     """Refuse a fit that is not finite, and warn of one that is not exact."""
-    assert work.residual is not None
-    if not (np.isfinite(work.residual) and np.isfinite(work.error or 0)):
+    assert report.residual is not None
+    if not (np.isfinite(report.residual) and np.isfinite(report.error or 0)):
         raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
-    if not exact_enough(work):
-        other = "primal" if work.used == "dual" else "dual"
-        advice = f"use dtype='float64', or try solver='{other}'" if work.dtype == "float32" else "raise l2"
+    if not exact_enough(report):
+        other = "primal" if report.solver == "dual" else "dual"
+        advice = f"use dtype='float64', or try solver='{other}'" if report.dtype == "float32" else "raise l2"
         warnings.warn(
-            f"this fit is not exact: its residual is {work.residual:.1e} (good: below {WORST_RESIDUAL:g}), and its "
-            f"weights are off by some {work.error or 0:.0e} of the largest (good: below {WORST_ERROR:g}); {advice}",
+            f"this fit is not exact: its residual is {report.residual:.1e} (good: below {WORST_RESIDUAL:g}), and its "
+            f"weights are off by some {report.error or 0:.0e} of the largest (good: below {WORST_ERROR:g}); {advice}",
             MonogramWarning,
             stacklevel=5,
         )

@@ -5,19 +5,15 @@ EDLAE and DLAE are DEQL at b = 0 and at b = 1, times a factor that changes no or
 
 from __future__ import annotations
 
-import copy
 from typing import Any
-
-import numpy as np
 
 from monogram.engine.gram.accumulate import squares
 from monogram.errors import ParameterError, one_of
-from monogram.models import updates
 from monogram.models.base import Recommender
 from monogram.models.full_rank import DEQL, DLAE, EDLAE, FullRank
+from monogram.models.heads import DecoupledLoss
 from monogram.models.inverse import used
-from monogram.weights import Dense, Dual, MatrixFree, Weights
-from monogram.weights.rescaled import Rescaled
+from monogram.weights import Weights
 
 AS_DEQL: dict[type[FullRank], float] = {EDLAE: 0.0, DLAE: 1.0}  # the b of each
 COSTLY = ("l2", "dropout", "user_power")  # another value is another inverse
@@ -27,7 +23,7 @@ def parameters(model: Recommender) -> dict[str, Any]:
     """The parameters that `weights` can change, and their present values; none where the model has no such."""
     if not isinstance(model, FullRank) or model.pruning_ is not None:
         return {}
-    if not isinstance(model.weights_, MatrixFree) and model._kept is None:
+    if not model.weights_.serves_head(model.formula().head):
         return {}
     if model.formula().recipe.weighted and model.report_.unit is None:
         return {}
@@ -36,9 +32,11 @@ def parameters(model: Recommender) -> dict[str, Any]:
 
 
 def _as_deql(model: FullRank) -> bool:
-    """Whether DEQL has the model among its own: without dropout b changes nothing, and it needs the diagonal of C."""
-    known = model.formula().head.needs_diagonal or not isinstance(model.weights_, MatrixFree)
-    return type(model) in AS_DEQL and model.formula().penalties.dropout > 0 and known
+    """Whether the model is a case of DEQL whose b can be changed: without dropout b changes nothing."""
+    penalties = model.formula().penalties
+    return (
+        type(model) in AS_DEQL and penalties.dropout > 0 and model.weights_.serves_head(DecoupledLoss(penalties, b=1.0))
+    )
 
 
 def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
@@ -60,21 +58,6 @@ def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
         return model.weights_
     assert isinstance(model, FullRank)
     kind = DEQL if _as_deql(model) else type(model)
-    return _under(model, kind(**(model.params() | changed)))
-
-
-def _under(model: FullRank, other: FullRank) -> Weights:
-    held = model.weights_
-    if isinstance(held, MatrixFree):
-        free = copy.copy(held)
-        free.head = other.formula().head
-        return free
-    kept, data = model._kept, model.formula().recipe.data(model.log_.matrix, model.report_.unit)
-    theta, delta = other.formula().head(kept.c, kept.penalties, squares(data), used(data))
-    if isinstance(held, Dual):
-        dual = copy.copy(held)
-        dual.scale, dual.own = -theta / (kept.c * kept.penalties), theta + delta
-        return dual
-    assert isinstance(held, Dense)
-    before = updates._usable(model, kept.scale)
-    return Rescaled(held, np.asarray((-theta / kept.c) / before), delta)
+    head = kind(**(model.params() | changed)).formula().head
+    data = model.formula().recipe.data(model.log_.matrix, model.report_.unit)
+    return model.weights_.with_head(head, squares(data), used(data))

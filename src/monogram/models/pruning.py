@@ -12,7 +12,7 @@ from monogram.engine.runtime import memory
 from monogram.engine.topk import column_topk
 from monogram.engine.topk.best import Eligible
 from monogram.errors import MemoryBudgetError, ParameterError
-from monogram.models.fitted import LENGTH, Pruning
+from monogram.models.report import LENGTH, Pruning
 from monogram.weights import Sparse, Weights
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Model = TypeVar("Model", bound="Recommender")
 
 def prune(model: Model, keep: int, *, seed: int, threads: int) -> Model:
     """A new model with the `keep` largest weights of each column; see `Recommender.prune`."""
-    log, weights = model._learned()
+    log, weights = model.fitted()
     _check(model, weights, keep)
     check_seed(seed)
     dtype = np.dtype(model.report_.dtype)
@@ -34,9 +34,7 @@ def prune(model: Model, keep: int, *, seed: int, threads: int) -> Model:
     overlap, users = _overlap(log, weights, sparse, seed, threads)
     pruned = type(model)(**model.params())
     density = matrix.nnz / log.n_items**2
-    pruned._become(
-        log, sparse, model.report_, Pruning(int(keep), density, overlap, users, weights.nbytes, sparse.nbytes)
-    )
+    pruned.adopt(log, sparse, model.report_, Pruning(int(keep), density, overlap, users, weights.nbytes, sparse.nbytes))
     return pruned
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from monogram.engine.gram import user_weights
-from monogram.engine.inverse.dense import scale_rows
+from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.runtime.arrays import Float64
 
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dense
+from monogram.engine.inverse.primal import primal_inverse
 from monogram.engine.iterative import slim
-from monogram.engine.plan import Extra, Plan, Size, measure, plan
+from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.column_topk import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
+from monogram.models.advice import inverse_advice
 from monogram.models.base import Recommender
+from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
-from monogram.models.work import Work
+from monogram.models.report import ReportBuilder
+from monogram.planning import choice
+from monogram.planning.iterative_costs import slim_extra, slim_weights
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Sparse, Weights
-
-USUAL_EPOCHS = 60  # what a column needs, for the plan
-USUAL_DENSITY = 0.1  # of the weights, for the plan; a fit that needs more than its budget allows stops
 
 
 @dataclass(kw_only=True, eq=False)
@@ -45,49 +48,51 @@ class SLIM(Recommender):
     epochs: int = param(200, "steps after which a column is taken as it is", low=1, high=1_000_000)
     tolerance: float = param(1e-4, "change at which a column has converged, relative", low=0, high=1)
 
-    def _warm(self, work: Work) -> None:
+    def _warm(self, options: FitOptions) -> None:
         tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
-        self._solve(tiny, Work(work.dtype, work.budget), np.inf)
+        self._solve(tiny, replace(options, threads=1), silent, np.inf)
 
-    def _plan(self, size: Size, work: Work) -> Plan:
-        if work.solver == "dual":
+    def _plan(self, size: Size, options: FitOptions) -> Plan:
+        if options.solver == "dual":
             raise ParameterError("solver='dual' is not one SLIM has; use solver='primal' or 'auto'")
-        n, bytes_ = size.items, np.dtype(work.dtype).itemsize
-        pool = 3 * slim.width(n) * n * bytes_
-        weights = int(n * n * (USUAL_DENSITY if self.l1 else 1.0)) * entry_bytes(work.dtype)
-        extra = Extra(pool + weights, 2.0 * n**3 * min(self.epochs, USUAL_EPOCHS))
-        return plan(size, budget=work.budget, solvers=("primal",), dtype=work.dtype, threads=work.threads, extra=extra)
+        extra = slim_extra(size, self.l1, self.epochs, dtype=options.dtype)
+        how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "extra": extra}
+        return choice.choose(size, budget=options.budget, solvers=("primal",), **how)
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
-        chosen = self._plan(measure(log.matrix), work).require().chosen
-        work.tick("plan")
-        work.used, work.planned = chosen.solver, chosen.bytes
-        usual = log.n_items**2 * (USUAL_DENSITY if self.l1 else 1.0)
-        most = usual + (work.budget - chosen.bytes) / entry_bytes(work.dtype)
-        solution, problem = self._solve(log, work, most)
-        work.record = solution.record
-        work.residual = slim.optimality(log.matrix, solution.matrix, problem)
-        work.tick("residual")
-        self._judge(solution, work.residual)
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
+        log = inputs.log
+        chosen = self._plan(measure(log.matrix), options).require().chosen
+        report.tick("plan")
+        report.solver, report.planned_bytes = chosen.solver, chosen.bytes
+        most = slim_weights(log.n_items, self.l1) + (options.budget - chosen.bytes) / entry_bytes(options.dtype)
+        solution, problem = self._solve(log, options, report.tick, most)
+        report.objectives = solution.record
+        report.residual = slim.optimality(log.matrix, solution.matrix, problem)
+        report.tick("residual")
+        self._judge(solution, report.residual)
         return Sparse(solution.matrix)
 
-    def _solve(self, log: Interactions, work: Work, most: float) -> tuple[slim.Solution, slim.Problem]:
+    def _solve(
+        self, log: Interactions, options: FitOptions, stage: Stage, most: float
+    ) -> tuple[slim.SlimSolution, slim.SlimProblem]:
         rho = slim.penalties(squares(log.matrix), self.l2, self.rho)
-        problem = slim.Problem(self.l1, self.l2, self.positive, rho)
-        solved = dense.primal(log.matrix, self.l2 + rho, dtype=work.dtype, threads=work.threads, stage=work.tick)
-        whole = solved.into_weights(np.ones(log.n_items), solved.diagonal, work.threads)
+        problem = slim.SlimProblem(self.l1, self.l2, self.positive, rho)
+        how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "stage": stage}
+        with inverse_advice():
+            solved = primal_inverse(log.matrix, self.l2 + rho, **how)
+        whole = solved.into_weights(np.ones(log.n_items), solved.diagonal, options.threads)
         solution = slim.slim(
             whole,
             problem,
             epochs=self.epochs,
             tolerance=self.tolerance,
             most=most,
-            threads=work.threads,
-            stage=work.tick,
+            threads=options.threads,
+            stage=stage,
         )
         return solution, problem
 
-    def _judge(self, solution: slim.Solution, residual: float) -> None:
+    def _judge(self, solution: slim.SlimSolution, residual: float) -> None:
         if not (np.isfinite(residual) and np.isfinite(solution.record).all()):
             raise NumericalError("the weights are not finite: raise l2, or use dtype='float64'")
         if solution.unfinished:

@@ -17,14 +17,17 @@ from monogram.data.interactions import Interactions
 from monogram.engine.gram.operators import Operator
 from monogram.engine.iterative import rg2
 from monogram.engine.iterative.rg2_newton import newton_cg
-from monogram.engine.plan import Plan, Size, alternating, measure
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum
 from monogram.models.base import Recommender
+from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
+from monogram.models.report import ReportBuilder
 from monogram.models.spectrum import Spectrum
-from monogram.models.work import Work
+from monogram.planning.iterative_costs import alternating
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 from monogram.weights import Factors, Weights
 
 Numbers = float | tuple[float, ...]
@@ -54,24 +57,25 @@ class Spectral(Recommender):
         """f of each singular value."""
         raise TypeError(f"{type(self).__name__} must define _filter(sigma)")
 
-    def _source(self, log: Any) -> tuple[Interactions, Any]:
-        return (log.log, log) if isinstance(log, Spectrum) else super()._source(log)
+    def inputs(self, source: Any) -> FitInputs:
+        """A log, or a `Spectrum` of one."""
+        return FitInputs(source.log, source) if isinstance(source, Spectrum) else super().inputs(source)
 
-    def _warm(self, work: Work) -> None:
+    def _warm(self, options: FitOptions) -> None:
         tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
         for matrix in (tiny, tiny.astype(np.float64)):
             data = Operator(matrix)
             data.dense("items")
             for dtype in ("float32", "float64"):
-                data.items(np.ones((2, 2), dtype))
+                data.item_gram_times(np.ones((2, 2), dtype))
 
-    def _plan(self, size: Size, work: Work) -> Plan:
-        return spectrum.plan(size, self._wanted() or FIRST_RANK, work, self.target != "plain")
+    def _plan(self, size: Size, options: FitOptions) -> Plan:
+        return spectrum.plan(size, self._wanted() or FIRST_RANK, options, self.target != "plain")
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
-        held = self._spectrum(log, work)
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
+        held = self._spectrum(inputs, options, report)
         sigma = held.values[: self._wanted()]
-        work.tick("spectrum")
+        report.tick("spectrum")
         scale = self._filter(sigma)
         kept = int(np.flatnonzero(scale)[-1]) + 1 if scale.any() else 0
         if not kept:
@@ -81,28 +85,29 @@ class Spectral(Recommender):
                 MonogramWarning,
                 stacklevel=4,
             )
-        work.rank = kept
+        report.rank = kept
         vectors = np.ascontiguousarray(held.vectors[:, :kept])
         return self._weights(vectors, scale[:kept])
 
     def _weights(self, vectors: NDArray[Any], scale: Float64) -> Weights:
         return Factors(vectors, vectors, scale)
 
-    def _spectrum(self, log: Interactions, work: Work) -> Spectrum:
+    def _spectrum(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Spectrum:
         """The one that was given, or a new one with as many pairs as the filter needs."""
         wanted = self._wanted()
-        if work.given is not None:
-            self._check(work.given, wanted)
-            work.used, work.residual, work.dtype = "reused", work.given.residual, work.given.vectors.dtype.name
-            given: Spectrum = work.given
-            if given.user_power and given.target == "plain":
-                work.note = f"user_power {given.user_power:g}: that of the spectrum"
-            return given
+        source: Spectrum | None = inputs.factorisation
+        if source is not None:
+            self._check(source, wanted)
+            report.reused(None)
+            report.residual, report.dtype = source.residual, source.vectors.dtype.name
+            if source.user_power and source.target == "plain":
+                report.note = f"user_power {source.user_power:g}: that of the spectrum"
+            return source
         rank = wanted or FIRST_RANK
         while True:
             power = 1.0 if self.target == "rg2" else 0.0
-            found = spectrum.decompose(log, rank, work, target=self.target, power=power)
-            held = Spectrum._of(log, found, self.target, power)
+            found = spectrum.decompose(inputs.log, rank, options, report, target=self.target, power=power)
+            held = Spectrum.of_pairs(inputs.log, found, self.target, power)
             if wanted is not None or self._enough(held):
                 return held
             rank *= 2
@@ -300,36 +305,35 @@ class RG2(Spectral):
         base = -(vectors @ (scale * sums))
         return Factors(vectors, vectors, scale, base, float(len(vectors)))
 
-    def _plan(self, size: Size, work: Work) -> Plan:
+    def _plan(self, size: Size, options: FitOptions) -> Plan:
         if self.solver == "closed_form":
-            return super()._plan(size, work)
-        rank, copies = min(self.rank, size.users, size.items), 4 if self.solver == "als" else 8
-        how: dict[str, Any] = {"dtype": work.dtype, "threads": work.threads, "copies": copies}
-        cost = alternating(self.solver, size, rank, self.epochs, **how)
-        return Plan(size.users, size.items, size.events, work.dtype, work.budget, cost, (cost,))
+            return super()._plan(size, options)
+        cost = alternating(self.solver, size, self.rank, self.epochs, dtype=options.dtype, threads=options.threads)
+        return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         if self.solver == "closed_form":
-            return super()._fit(log, work)
-        if work.given is not None:
+            return super()._fit(inputs, options, report)
+        if inputs.factorisation is not None:
             raise ParameterError(f"solver={self.solver!r} uses no Spectrum; give the log, or use solver='closed_form'")
-        work.planned = self._plan(measure(log.matrix), work).require().chosen.bytes
-        work.tick("plan")
-        work.used, work.rank = self.solver, min(self.rank, *log.matrix.shape)
-        given = rg2.problem(log.matrix, self.l2, self.penalty, dtype=work.dtype, threads=work.threads)
+        matrix = inputs.log.matrix
+        report.planned_bytes = self._plan(measure(matrix), options).require().chosen.bytes
+        report.tick("plan")
+        report.solver, report.rank = self.solver, min(self.rank, *matrix.shape)
+        problem = rg2.problem(matrix, self.l2, self.penalty, dtype=options.dtype, threads=options.threads)
         solve = rg2.als if self.solver == "als" else newton_cg
         stop: dict[str, Any] = {"epochs": self.epochs, "tolerance": self.tolerance}
-        pause = work.pause(lambda state: Factors(*rg2.fold_in(given, state)))
-        found = solve(given, work.rank, **stop, seed=self.seed, stage=work.tick, between=pause)
-        before, *work.record = found.record.objectives
+        pause = inputs.pause(lambda state: Factors(*rg2.fold_in(problem, state)))
+        found = solve(problem, report.rank, **stop, seed=self.seed, stage=report.tick, between=pause)
+        before, *report.objectives = found.record.objectives
         if not found.record.converged:
             warnings.warn(
-                f"RG2 has not converged in {self.epochs} epochs (objective {work.record[-1]:.6g}, at the start "
+                f"RG2 has not converged in {self.epochs} epochs (objective {report.objectives[-1]:.6g}, at the start "
                 f"{before:.6g}); raise epochs or tolerance, or use solver='closed_form'",
                 MonogramWarning,
                 stacklevel=4,
             )
-        return Factors(*rg2.fold_in(given, found))
+        return Factors(*rg2.fold_in(problem, found))
 
 
 def soft(sigma: Float64, level: float) -> Float64:

@@ -17,16 +17,19 @@ from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import scale_rows
+from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
-from monogram.engine.plan import Cost, Plan, Size, measure, spectral
-from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
+from monogram.models.advice import spectrum_advice
+from monogram.models.context import FitOptions, check_solver
 from monogram.models.files import finite, log_from, log_tensors
-from monogram.models.work import Work, check_dtype, check_solver
+from monogram.models.report import ReportBuilder
+from monogram.planning.choice import plan_spectrum
+from monogram.planning.plan import Plan
+from monogram.planning.size import Size, measure
 
 TARGETS = ("plain", "rg2")
 
@@ -79,15 +82,14 @@ class Spectrum:
             raise ParameterError(f"target = {target!r}; expected one of {', '.join(TARGETS)}")
         power = _checked_power(user_power, target)
         data = as_interactions(log)
-        work = Work(check_dtype(dtype), memory_.parse(memory), parallel.count(threads), check_solver(solver))
-        if progress is not None:
-            work.progress = progress
+        check_solver(solver)
+        options = FitOptions.parse(dtype=dtype, memory=memory, threads=threads, solver=solver, progress=progress)
         with parallel.blas_threads(threads):
-            found = decompose(data, rank, work, target=target, power=power, tolerance=tolerance)
+            found = decompose(data, rank, options, options.report(), target=target, power=power, tolerance=tolerance)
         self._hold(data, found, target, power)
 
     def _hold(
-        self, log: Interactions, found: spectrum.Pairs, target: str, power: float, saved: int | None = None
+        self, log: Interactions, found: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
     ) -> None:
         self.log, self.target, self.user_power = log, target, power
         self.values: Float64 = np.sqrt(found.values)
@@ -95,9 +97,10 @@ class Spectrum:
         self.products, self.saved = found.products, saved
 
     @classmethod
-    def _of(
-        cls, log: Interactions, found: spectrum.Pairs, target: str, power: float, saved: int | None = None
+    def of_pairs(
+        cls, log: Interactions, found: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
     ) -> Spectrum:
+        """A spectrum of pairs that were found elsewhere."""
         made = cls.__new__(cls)
         made._hold(log, found, target, power, saved)
         return made
@@ -138,17 +141,16 @@ class Spectrum:
         data = as_interactions(log)
         wanted = _checked_rank(self.rank if rank is None else rank)
         _check_tolerance(tolerance)
-        work = Work(self.vectors.dtype.name, memory_.parse(memory), parallel.count(threads), check_solver(solver))
-        if progress is not None:
-            work.progress = progress
+        how: dict[str, Any] = {"dtype": self.vectors.dtype.name, "memory": memory, "threads": threads}
+        options = FitOptions.parse(solver=check_solver(solver), progress=progress, **how)
         place = self.log.items.index(data.items)
         start = np.where((place >= 0)[:, None], self.vectors[place], 0).astype(self.vectors.dtype)
         with parallel.blas_threads(threads):
-            how: dict[str, Any] = {"target": self.target, "power": self.user_power, "tolerance": tolerance}
-            found = decompose(data, wanted, work, start=start, **how)
+            how = {"target": self.target, "power": self.user_power, "tolerance": tolerance}
+            found = decompose(data, wanted, options, options.report(), start=start, **how)
         before = self.products + (self.saved or 0)  # those of the one that started at random
         saved = before - found.products if before else None
-        return Spectrum._of(data, found, self.target, self.user_power, saved)
+        return Spectrum.of_pairs(data, found, self.target, self.user_power, saved)
 
     def save(self, path: str | Path) -> None:
         """Write log and pairs to one file; an earlier file of that name stays until the new one is whole."""
@@ -171,7 +173,7 @@ class Spectrum:
             power = _checked_power(header.get("user_power"), header["spectrum"])  # not in files of before
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:
             raise ModelFileError(f"{path} does not hold a whole spectrum ({error}); save it again") from error
-        return cls._of(log, found, header["spectrum"], power)
+        return cls.of_pairs(log, found, header["spectrum"], power)
 
 
 def _checked_rank(rank: Any) -> int:
@@ -196,7 +198,7 @@ def _check_tolerance(tolerance: Any) -> None:
         raise ParameterError(f"tolerance = {tolerance!r}; expected a number above 0, or None")
 
 
-def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -> spectrum.Pairs:
+def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -> spectrum.EigenPairs:
     values, vectors = tensors["spectrum.values"], tensors["spectrum.vectors"]
     if values.ndim != 1 or vectors.shape != (log.n_items, len(values)):
         raise ModelFileError("its pairs do not fit its log")
@@ -211,61 +213,58 @@ def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -
     if not (np.isfinite(values).all() and (values > 0).all() and (np.diff(values) <= 0).all()):
         raise ModelFileError("its singular values are not positive numbers in descending order")
     squares = values.astype(np.float64) ** 2
-    return spectrum.Pairs(
+    return spectrum.EigenPairs(
         squares, vectors, np.full(len(squares), header["residual"]), "stored", products, bool(header["complete"])
     )
 
 
-def plan(size: Size, rank: int, work: Work, weighted: bool = False) -> Plan:
+def plan(size: Size, rank: int, options: FitOptions, weighted: bool = False) -> Plan:
     """What `decompose` will cost; `weighted`: its users have weights, so that there is a copy of the data."""
     copied = 8 * size.events if weighted else 0
-    found = spectral(size, rank, dtype=work.dtype, threads=work.threads)
-    costs: tuple[Cost, ...] = tuple(replace(cost, bytes=cost.bytes + copied) for cost in found)
-    if work.cluster is not None:
-        from monogram.cluster.cost import spectral_plan
+    how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "copied": copied}
+    if options.cluster is None:
+        return plan_spectrum(size, rank, budget=options.budget, solver=options.solver, **how)
+    from monogram.cluster.cost import spectral_plan
 
-        return spectral_plan(work.cluster, size, costs[0], work.budget, work.dtype)
-    if work.solver == "auto":
-        fitting = [cost for cost in costs if cost.bytes <= work.budget]
-        chosen = min(fitting, key=lambda cost: cost.seconds) if fitting else min(costs, key=lambda cost: cost.bytes)
-    else:
-        chosen = next(cost for cost in costs if cost.solver == work.solver)
-    return Plan(size.users, size.items, size.events, work.dtype, work.budget, chosen, costs)
+    cost = plan_spectrum(size, rank, budget=options.budget, solver="primal", **how).chosen
+    return spectral_plan(options.cluster, size, cost, options.budget, options.dtype)
 
 
 def decompose(
     log: Interactions,
     rank: int,
-    work: Work,
+    options: FitOptions,
+    report: ReportBuilder,
     *,
     target: str = "plain",
     power: float = 0.0,
     tolerance: float | None = None,
     start: NDArray[Any] | None = None,
-) -> spectrum.Pairs:
-    """The leading pairs of a log, within the budget of the work, which takes note of them; `start` see `of_data`."""
+) -> spectrum.EigenPairs:
+    """The leading pairs of a log, within the budget of the options; for `start` see `of_data`."""
     weighted = power != 0 or target != "plain"
-    chosen = plan(measure(log.matrix), rank, work, weighted).require().chosen
-    work.tick("plan")
-    work.planned = chosen.bytes
+    chosen = plan(measure(log.matrix), rank, options, weighted).require().chosen
+    report.tick("plan")
+    report.planned_bytes = chosen.bytes
     matrix, shift = _weighted(log.matrix, target, power)
     scale = _scale(matrix)
     if scale != 1:
         matrix, shift = matrix / scale, shift and (shift[0] / scale, shift[1])
-    data = _operator(matrix, shift, work)
+    data = _operator(matrix, shift, options)
     side = "users" if chosen.solver == "dual" else "items"
-    how: dict[str, Any] = {"side": side, "dtype": work.dtype, "tolerance": tolerance, "stage": work.tick}
-    found = spectrum.of_data(data, rank, start=start, **how)
+    how: dict[str, Any] = {"side": side, "dtype": options.dtype, "tolerance": tolerance, "stage": report.tick}
+    with spectrum_advice(options.dtype):
+        found = spectrum.of_data(data, rank, start=start, **how)
     found = replace(found, values=found.values * scale**2)
-    if found.method == "lanczos" and len(found.values) < rank and work.dtype == "float32":
+    if found.method == "lanczos" and len(found.values) < rank and options.dtype == "float32":
         warnings.warn(
             f"{len(found.values)} of the {rank} pairs asked for are above the rounding of the first; if the log should "
             "have more of them, use dtype='float64'",
             MonogramWarning,
             stacklevel=2,
         )
-    work.tick("residual")
-    work.used, work.residual = f"{chosen.solver}, {found.method}", found.residual
+    report.tick("residual")
+    report.solver, report.residual = f"{chosen.solver}, {found.method}", found.residual
     return found
 
 
@@ -279,13 +278,13 @@ def _weighted(matrix: Any, target: str, power: float) -> tuple[Any, tuple[Float6
     return scale_rows(matrix, user_weights.user_weights(matrix, power, user_weights.unit(matrix, power))), None
 
 
-def _operator(matrix: Any, shift: tuple[Float64, Float64] | None, work: Work) -> Operator:
+def _operator(matrix: Any, shift: tuple[Float64, Float64] | None, options: FitOptions) -> Operator:
     """What multiplies by the log, here or on a cluster."""
-    if work.cluster is None:
-        return Operator(matrix, shift, work.threads)
-    from monogram.cluster.operator import Spread
+    if options.cluster is None:
+        return Operator(matrix, shift, options.threads)
+    from monogram.cluster.operator import DistributedOperator
 
-    return Spread(work.cluster, matrix, shift)
+    return DistributedOperator(options.cluster, matrix, shift)
 
 
 def _scale(matrix: Any) -> float:

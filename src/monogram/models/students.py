@@ -12,16 +12,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.data.interactions import Interactions
 from monogram.engine.gram.operators import Operator
 from monogram.engine.lowrank import student_loops, students
-from monogram.engine.plan import Cost, Extra, Size
+from monogram.models import inverse
+from monogram.models.advice import spectrum_advice
+from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, FreeDiagonal, ZeroDiagonal
-from monogram.models.inverse import Solved, tiny
+from monogram.models.inverse import Inverse, Solved, tiny
 from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
-from monogram.models.work import SOLVERS, Work
+from monogram.models.report import ReportBuilder
+from monogram.planning.cost import Extra
+from monogram.planning.lowrank_costs import student_extra
+from monogram.planning.size import Size, measure
 from monogram.weights import Factors, Weights
 
 LOOPS = {
@@ -45,43 +49,50 @@ class Student(InverseModel):
         """The most epochs that may follow the closed form."""
         return 0
 
-    def _factors(self, taught: students.Teacher, work: Work) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _factors(
+        self, teacher: students.Teacher, inputs: FitInputs, report: ReportBuilder
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """U and V."""
-        return self._nearest(taught, work)
+        return self._nearest(teacher, inputs, report)
 
-    def _extra(self, size: Size, work: Work) -> Extra:
-        return students.extra(size, self.rank, work.dtype, self._loops())
+    def _extra(self, size: Size, options: FitOptions) -> Extra:
+        return student_extra(size, self.rank, options.dtype, self._loops())
 
-    def _warm(self, work: Work) -> None:
-        super()._warm(work)
-        for dtype in {"float64", work.dtype}:
-            Operator(tiny()).items(np.ones((2, 1), dtype))
+    def _warm(self, options: FitOptions) -> None:
+        super()._warm(options)
+        for dtype in {"float64", options.dtype}:
+            Operator(tiny()).item_gram_times(np.ones((2, 1), dtype))
 
-    def _solve(self, log: Interactions, work: Work, chosen: Cost | None = None) -> Solved:
-        if work.given is None:
-            return super()._solve(log, work, chosen)
-        work.used, work.dtype = "reused", work.given.dtype
-        solved: Solved = work.given.solved
-        return solved
+    def _solve(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Solved:
+        source: Inverse | None = inputs.factorisation
+        if source is None:
+            chosen = self._plan(measure(inputs.log.matrix), options).require().chosen
+            return inverse.solve(*self.formula().shared, inputs, options, report, chosen)
+        source.serves(self.formula(), options)
+        report.reused(source.report_)
+        return source.solved
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
-        solved = self._solve(log, work)
-        data = Operator(log.matrix, threads=work.threads)
-        problem = students.Problem(data, solved.penalties, solved.d, solved.inverse)
-        left, right = self._factors(students.Teacher(problem, *solved.head(self.formula().head)), work)
-        work.rank = right.shape[1]
-        return _weights(left, right, work.dtype)
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
+        solved = self._solve(inputs, options, report)
+        report.dtype = str(solved.inverse.dtype.name)
+        data = Operator(inputs.log.matrix, threads=options.threads)
+        problem = students.StudentProblem(data, solved.penalties, solved.d, solved.inverse)
+        teacher = students.Teacher(problem, *solved.head(self.formula().head))
+        left, right = self._factors(teacher, inputs, report)
+        report.rank = right.shape[1]
+        return _weights(left, right, report.dtype)
 
     def _nearest(
-        self, taught: students.Teacher, work: Work, *, plain: bool = False
+        self, teacher: students.Teacher, inputs: FitInputs, report: ReportBuilder, *, plain: bool = False
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         def make() -> tuple[NDArray[Any], NDArray[Any], float]:
-            return students.nearest(taught, self.rank, plain=plain, dtype=work.dtype, stage=work.tick)
+            with spectrum_advice(report.dtype):
+                return students.nearest(teacher, self.rank, plain=plain, dtype=report.dtype, stage=report.tick)
 
-        given = work.given
-        left, right, residual = make() if given is None else given.nearest((self.name, plain), self.rank, make)
-        work.tick("spectrum")
-        work.residual = max(work.residual or 0.0, residual)
+        source: Inverse | None = inputs.factorisation
+        left, right, residual = make() if source is None else source.nearest((self.name, plain), self.rank, make)
+        report.tick("spectrum")
+        report.residual = max(report.residual or 0.0, residual)
         return left, right
 
 
@@ -130,16 +141,18 @@ class LowRankEDLAE(Student):
     def _loops(self) -> int:
         return self.epochs if self.solver in LOOPS else 0
 
-    def _factors(self, taught: students.Teacher, work: Work) -> tuple[NDArray[Any], NDArray[Any]]:
-        left, right = self._nearest(taught, work, plain=self.solver == "svd")
+    def _factors(
+        self, teacher: students.Teacher, inputs: FitInputs, report: ReportBuilder
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        left, right = self._nearest(teacher, inputs, report, plain=self.solver == "svd")
         if self.solver not in LOOPS or not right.shape[1]:  # a teacher of rank 0 leaves nothing to improve
-            work.record.append(students.objective(taught.problem, left, right))
+            report.objectives.append(students.objective(teacher.problem, left, right))
             return left, right
         start = left.astype(np.float64), right.astype(np.float64)
-        pause = work.pause(lambda state: _weights(state.left, state.right, work.dtype))
-        found = LOOPS[self.solver](taught.problem, *start, epochs=self.epochs, stage=work.tick, between=pause)
-        work.record.extend(found.record[1:])  # without the start
-        return found.left, found.right
+        pause = inputs.pause(lambda state: _weights(state.left, state.right, report.dtype))
+        result = LOOPS[self.solver](teacher.problem, *start, epochs=self.epochs, stage=report.tick, between=pause)
+        report.objectives.extend(result.record[1:])  # without the start
+        return result.left, result.right
 
 
 def _weights(left: NDArray[Any], right: NDArray[Any], dtype: str) -> Weights:

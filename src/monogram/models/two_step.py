@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -13,16 +13,21 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import probes
+from monogram.engine.gram.probes import probe_items
 from monogram.engine.lowrank import spectrum
-from monogram.engine.plan import Cost, Extra, Size, measure, spectral
+from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import MonogramWarning, ParameterError
+from monogram.models.advice import spectrum_advice
+from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, ZeroDiagonal
-from monogram.models.inverse import exact_enough, judge
+from monogram.models.inverse import exact_enough, judge, solve
 from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
-from monogram.models.work import SOLVERS, Work
+from monogram.models.report import ReportBuilder
+from monogram.planning.cost import Extra
+from monogram.planning.lowrank_costs import two_step_extra
+from monogram.planning.size import Size, measure
 from monogram.weights import Dense, TwoStepDual, Weights
 
 ROWS = 1024  # of the weights, to which the projection is added at once
@@ -63,49 +68,39 @@ class TwoStep(InverseModel):
         """How many directions are found: none without low_pass."""
         return self.rank if self.low_pass else 0
 
-    def _extra(self, size: Size, work: Work) -> Extra:
-        """The product of the weights is a second square array; the directions are found before, and kept beside it."""
-        found = replace(super()._extra(size, work), products=1)
-        if not self.directions:
-            return found
-        cost = _cost(size, self.directions, work)
-        return replace(
-            found, bytes=found.bytes + cost.bytes + 48 * size.events, flops=found.flops + cost.flops, stages=cost.stages
-        )
+    def _extra(self, size: Size, options: FitOptions) -> Extra:
+        copied = self.formula().recipe.copied_bytes(size.events)
+        return two_step_extra(size, self.directions, dtype=options.dtype, threads=options.threads, copied=copied)
 
-    def _fit(self, log: Interactions, work: Work) -> Weights:
-        if work.given is not None:
+    def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
+        if inputs.factorisation is not None:
             raise ParameterError(
                 "TwoStep takes no Inverse in place of a log: its product needs the array; fit on the log"
             )
-        basis, chosen = None, self._plan(measure(log.matrix), work).require().chosen
-        work.tick("plan")
+        log = inputs.log
+        basis, chosen = None, self._plan(measure(log.matrix), options).require().chosen
+        report.tick("plan")
         if self.directions:
-            basis = math.sqrt(self.low_pass) * directions(log, self.directions, work)
+            basis = math.sqrt(self.low_pass) * directions(log, self.directions, options, report.tick)
             _warn_of_all(basis, log)
-        solved = self._solve(log, work, chosen)
+        recipe, penalties, head = self.formula()
+        solved = solve(recipe, penalties, inputs, options, report, chosen)
         popularity = user_weights.popularity(solved.counts, self.item_power)
-        one = np.ones(log.n_items)
-        weights = solved.into_weights(log, one, 0 * one, work.threads)
-        if isinstance(weights, Dense):
-            return Dense(_product(weights.matrix, self.second, popularity, basis))
-        found = TwoStepDual(weights, self.second, popularity, basis)
-        _judge_lists(found, log, work)
-        return found
+        first = solved.into_weights(log, head, options.threads)
+        if isinstance(first, Dense):
+            return Dense(_product(first.matrix, self.second, popularity, basis))
+        weights = TwoStepDual(first, self.second, popularity, basis)
+        _judge_lists(weights, log, options.threads, report)
+        return weights
 
 
-def _cost(size: Size, rank: int, work: Work) -> Cost:
-    """Of finding directions, on the smaller side."""
-    side = "dual" if size.users < size.items else "primal"
-    return next(one for one in spectral(size, rank, dtype=work.dtype, threads=work.threads) if one.solver == side)
-
-
-def directions(log: Interactions, rank: int, work: Work) -> NDArray[np.floating]:
+def directions(log: Interactions, rank: int, options: FitOptions, stage: Stage = silent) -> NDArray[np.floating]:
     """Leading right singular vectors of the balanced log, one a column; 0 outside its largest connected part."""
     balanced = user_weights.balanced(user_weights.largest_part(log.matrix))
-    data = Operator(balanced.astype(work.dtype), None, work.threads)
+    data = Operator(balanced.astype(options.dtype), None, options.threads)
     side = "users" if log.n_users < log.n_items else "items"
-    vectors = spectrum.of_data(data, rank, side=side, dtype=work.dtype, stage=work.tick).vectors
+    with spectrum_advice(options.dtype):
+        vectors = spectrum.of_data(data, rank, side=side, dtype=options.dtype, stage=stage).vectors
     return np.ascontiguousarray(vectors)
 
 
@@ -120,14 +115,14 @@ def _warn_of_all(basis: NDArray[np.floating], log: Interactions) -> None:
         )
 
 
-def _judge_lists(weights: TwoStepDual, log: Interactions, work: Work) -> None:
+def _judge_lists(weights: TwoStepDual, log: Interactions, threads: int, report: ReportBuilder) -> None:
     """Note how far the lists of a few users are from exact ones: rounding in K⁻¹ grows by 1/(c·ℓ) in a second step."""
     lengths = np.diff(log.matrix.indptr).astype(np.float64)
-    silent = exact_enough(work)
-    work.error = max(weights.error(log.matrix[probes(lengths)], work.threads), work.error or 0.0)
-    if silent or not math.isfinite(work.error):  # else it was told
-        judge(work)
-    work.tick("residual")
+    within = exact_enough(report)
+    report.error = max(weights.error(log.matrix[probe_items(lengths)], threads), report.error or 0.0)
+    if within or not math.isfinite(report.error):  # else the warning was given before
+        judge(report)
+    report.tick("residual")
 
 
 def _product(

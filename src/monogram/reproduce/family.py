@@ -16,7 +16,7 @@ from monogram.models.base import Recommender
 from monogram.models.full_rank import FullRank
 from monogram.models.inverse import Inverse
 from monogram.models.recipe import GramRecipe, Penalties
-from monogram.models.work import Report
+from monogram.models.report import Report
 
 
 def key(model: Recommender) -> tuple[GramRecipe, Penalties] | None:
@@ -39,7 +39,7 @@ def measured(
         model = models[0].fit(split.train, **how)
         found = [measure_model(model, split, asked, threads)] if asked else [(np.empty((0, 0)), {})]
         report = model.report_
-        model._forget()
+        model.unfit()
         return report, found
     full = [model for model in models if isinstance(model, FullRank)]
     if len(full) < len(models):

@@ -16,7 +16,7 @@ from monogram.evaluation.protocol import Measured
 from monogram.evaluation.result import Evaluation
 from monogram.models.base import Recommender
 from monogram.models.registry import model_class
-from monogram.models.work import Report
+from monogram.models.report import Report
 from monogram.reproduce import cells as cells_
 from monogram.reproduce import family, sets
 from monogram.reproduce.cache import Cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from monogram.models.work import Between
+from monogram.models.context import Between
 from monogram.weights import Weights
 
 

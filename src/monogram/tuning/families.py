@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,15 +27,13 @@ from monogram.data.splits import Split
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.accumulate import gram, squares
 from monogram.engine.inverse import ridge_path
-from monogram.engine.plan import Cost, Size
-from monogram.engine.plan import measure as measure_size
-from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured, measure, measure_heads, measure_model, measure_weights
 from monogram.models.base import Recommender
+from monogram.models.context import FitInputs, FitOptions
 from monogram.models.full_rank import FullRank
 from monogram.models.inverse import Inverse, invert, used
 from monogram.models.inverse_model import InverseModel
@@ -44,7 +42,9 @@ from monogram.models.spectral import FIRST_RANK, Spectral
 from monogram.models.spectrum import Spectrum
 from monogram.models.students import Student
 from monogram.models.two_step import TwoStep, directions
-from monogram.models.work import ObservedLog, Work
+from monogram.planning.cost import Cost
+from monogram.planning.size import Size
+from monogram.planning.size import measure as measure_size
 from monogram.tuning.epochs import Stopped, Watch
 from monogram.tuning.settings import Setting, Trial
 from monogram.weights import Mixture, Mixtures, Weights
@@ -140,23 +140,23 @@ class Families:
 
     def data(self, model: InverseModel) -> Any:
         """What is learned from, as a model weighs it."""
-        return model._data(self.log, Work())
+        return FitInputs(self.log).data(model.formula().recipe)
 
-    def work(self) -> Work:
+    def options(self) -> FitOptions:
         """How an inverse may be made now."""
-        work = Work(self.task.dtype, memory_.parse(self.task.memory), self.threads)
+        options = FitOptions.parse(dtype=self.task.dtype, memory=self.task.memory, threads=self.threads)
         if self.kept and self.task.memory is not None:
-            work.budget -= self.square  # of what is free it is gone already
-        return work
+            return replace(options, budget=options.budget - self.square)  # of what is free it is gone already
+        return options
 
-    def chosen(self, models: Iterable[InverseModel], work: Work) -> tuple[Cost, InverseModel]:
+    def chosen(self, models: Iterable[InverseModel], options: FitOptions) -> tuple[Cost, InverseModel]:
         """How a group is inverted, and the model that takes most."""
-        found = [(model._plan(self.size, work).chosen, model) for model in models]
+        found = [(model._plan(self.size, options).chosen, model) for model in models]
         return max(found, key=lambda one: one[0].bytes)
 
-    def keeps(self, chosen: Cost, work: Work) -> bool:
+    def keeps(self, chosen: Cost, options: FitOptions) -> bool:
         """Whether the Gram is kept beside an inverse."""
-        return chosen.solver == "primal" and chosen.bytes + self.square <= work.budget
+        return chosen.solver == "primal" and chosen.bytes + self.square <= options.budget
 
     def run(self, group: Group) -> list[Trial]:
         """Try a group from `grouped`, or several on one path (see `plan`): a trial for each setting, in its order."""
@@ -203,7 +203,8 @@ class Families:
         if watch is None:
             return self._measured(model.fit(source, **self.task.how))
         try:
-            model.fit(ObservedLog(source, watch.between(self._value)), **self.task.how)
+            inputs = replace(model.inputs(source), between=watch.between(self._value))
+            model.fit_from(inputs, FitOptions.parse(**self.task.how))
         except Stopped:
             return None
         epochs, value = len(model.report_.objectives), self._measured(model)
@@ -212,7 +213,7 @@ class Families:
 
     def _measured(self, model: Recommender) -> float:
         values, _ = measure_model(model, self.task.split, (self.task.metric,), self.threads)
-        model._forget()
+        model.unfit()
         return float(values.mean())
 
     def _value(self, weights: Weights) -> float:
@@ -263,8 +264,8 @@ class Families:
 
     def _able(self, models: list[TwoStep]) -> list[TwoStep]:
         """Those for which there is memory; one whose rank is too high does not keep the others from being tried."""
-        work, _, _ = self._room(models)
-        plans = [model._plan(self.size, work) for model in models]
+        options, _, _ = self._room(models)
+        plans = [model._plan(self.size, options) for model in models]
         able = [model for model, one in zip(models, plans, strict=True) if one.fits]
         if not able:
             min(plans, key=lambda one: one.chosen.bytes).require()
@@ -276,7 +277,7 @@ class Families:
     def _directions(self, rank: int) -> NDArray[Any]:
         """At least so many, or all there are."""
         if self._basis[0] < rank:
-            self._basis = rank, directions(self.log, rank, self.work())
+            self._basis = rank, directions(self.log, rank, self.options())
         return self._basis[1]
 
     def _by_path(self, models: list[FullRank]) -> list[float | None]:
@@ -289,7 +290,7 @@ class Families:
         held = ridge_path.decompose(
             data,
             first.of(d) / first.l2,
-            known=self._keep(models[0]),
+            known_gram=self._keep(models[0]),
             dtype=self.task.dtype,
             threads=self.threads,
         )
@@ -309,27 +310,27 @@ class Families:
 
     def _invert(self, models: Sequence[InverseModel]) -> Inverse:
         """The inverse of a group, from the kept Gram where there is room for it."""
-        work, chosen, largest = self._room(models)
-        if not self.kept and self.keeps(chosen, work):
+        options, chosen, largest = self._room(models)
+        if not self.kept and self.keeps(chosen, options):
             self._keep(models[0])
-            work.budget -= self.square
+            options = replace(options, budget=options.budget - self.square)
         shared = models[0].formula().shared
-        ready = largest._planned(self.size, work).require().chosen
-        solved = invert(*shared, self.log, work, ready, self._gram)
+        ready = largest._planned(self.size, options).require().chosen
+        solved = invert(*shared, FitInputs(self.log, gram=self._gram), options, options.report(), ready)
         _check(solved.inverse.diagonal)
         return Inverse.of_solved(self.log, shared, solved)
 
-    def _room(self, models: Sequence[InverseModel]) -> tuple[Work, Cost, InverseModel]:
+    def _room(self, models: Sequence[InverseModel]) -> tuple[FitOptions, Cost, InverseModel]:
         """How a group is inverted; a Gram of other weights of users goes, and one beside which it finds no room."""
         if self.recipe != models[0].formula().recipe:
             self._gram = None
-        work = self.work()
-        chosen, largest = self.chosen(models, work)
-        if self.kept and chosen.bytes > work.budget:
+        options = self.options()
+        chosen, largest = self.chosen(models, options)
+        if self.kept and chosen.bytes > options.budget:
             self._gram = None
-            work = self.work()
-            chosen, largest = self.chosen(models, work)
-        return work, chosen, largest
+            options = self.options()
+            chosen, largest = self.chosen(models, options)
+        return options, chosen, largest
 
     def _keep(self, model: InverseModel) -> NDArray[Any]:
         """The Gram of a model's data, made where it is not there yet; that of other weights of users makes room."""

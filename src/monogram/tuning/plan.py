@@ -13,13 +13,16 @@ from typing import Any
 
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import ridge_path
-from monogram.engine.plan import Cost, duration
 from monogram.engine.runtime.memory import show
+from monogram.models.context import FitOptions
 from monogram.models.full_rank import FullRank
 from monogram.models.inverse_model import InverseModel
 from monogram.models.recipe import Penalties
 from monogram.models.spectral import Spectral
 from monogram.models.students import Student
+from monogram.planning.cost import Cost
+from monogram.planning.inverse_costs import repeated_inverses, ridge_path_cost
+from monogram.planning.plan import duration
 from monogram.tuning.budget import Budget
 from monogram.tuning.families import Families, Group, grouped, shared
 from monogram.tuning.settings import Setting
@@ -150,32 +153,36 @@ def plan(families: Families, settings: Iterable[Setting], left: Budget) -> Searc
     found = candidates(families, groups, left.seconds)
     first = {id(one.groups[0]): one for one in found if one.taken}
     rest = {id(group) for one in first.values() for group in one.groups[1:]}
-    steps, work, kept, grams = [], families.work(), families.recipe, 0
+    steps, options, kept, grams = [], families.options(), families.recipe, 0
     for group in groups:
         if id(group) in rest:
             continue
         held = shared(group)
         recipe = held[0][0] if held else None
         if kept is not None and recipe not in (kept, None):  # another Gram takes its place
-            kept, work.budget = None, work.budget + families.square
-        step = _step(families, group, first.get(id(group)), work)
-        if kept is not None and step.way == "inverse" and step.cost and step.cost.bytes > work.budget:
-            kept, work.budget = None, work.budget + families.square
-            step = _step(families, group, None, work)
+            kept, options = None, _with_budget(options, families.square)
+        step = _step(families, group, first.get(id(group)), options)
+        if kept is not None and step.way == "inverse" and step.cost and step.cost.bytes > options.budget:
+            kept, options = None, _with_budget(options, families.square)
+            step = _step(families, group, None, options)
         steps.append(step if kept is None else _after_gram(step, families))
-        keeps = step.way == "path" or (step.way == "inverse" and step.cost and families.keeps(step.cost, work))
+        keeps = step.way == "path" or (step.way == "inverse" and step.cost and families.keeps(step.cost, options))
         if kept is None and keeps:
-            kept, work.budget, grams = recipe, work.budget - families.square, grams + 1
+            kept, options, grams = recipe, _with_budget(options, -families.square), grams + 1
     return SearchPlan(tuple(steps), tuple(found), families.square if families.kept or grams else 0, grams)
 
 
-def _step(families: Families, group: Group, on: Candidate | None, work: Any) -> Step:
+def _with_budget(options: FitOptions, more: int) -> FitOptions:
+    return replace(options, budget=options.budget + more)
+
+
+def _step(families: Families, group: Group, on: Candidate | None, options: FitOptions) -> Step:
     if on is not None:
         return Step("path", [one for part in on.groups for one in part], on.path)
     models = [setting.make() for setting in group]
     held = [one for one in models if isinstance(one, InverseModel)]
     if held:
-        return Step("inverse", group, families.chosen(held, work)[0])
+        return Step("inverse", group, families.chosen(held, options)[0])
     spectral = isinstance(models[0], Spectral) and models[0].closed_form
     return Step("spectrum" if spectral else "alone", group)
 
@@ -223,7 +230,7 @@ def _ratio(families: Families, group: Group) -> tuple[float, float] | None:
     if len(full) < len(models):
         return None
     ((recipe, penalties),) = shared(group)
-    if penalties.l2 == 0 or families.chosen(full, families.work())[0].solver != "primal":
+    if penalties.l2 == 0 or families.chosen(full, families.options())[0].solver != "primal":
         return None
     return recipe.user_power, _odds(penalties)
 
@@ -243,7 +250,7 @@ def _judged(families: Families, groups: list[Group], seconds: float) -> Candidat
     above = [group for group in groups if shared(group)[0][1].l2 >= lowest]
     if 0 < len(above) < len(groups):
         found = _priced(families, above)
-    room = families.work().budget - (0 if families.kept else families.square)
+    room = families.options().budget - (0 if families.kept else families.square)
     if not above:
         return replace(found, note=", too coarse for so small an l2")
     if families.size.items > ridge_path.LARGEST:
@@ -258,8 +265,8 @@ def _judged(families: Families, groups: list[Group], seconds: float) -> Candidat
 def _priced(families: Families, groups: list[Group]) -> Candidate:
     histories = families.task.split.histories.matrix
     how: dict[str, Any] = {"dtype": families.task.dtype, "threads": families.threads}
-    inverses = ridge_path.by_inverses(families.size, len(groups), histories.nnz, **how)
-    found = ridge_path.cost(families.size, len(groups), histories.shape[0], histories.nnz, **how)
+    inverses = repeated_inverses(families.size, len(groups), histories.nnz, **how)
+    found = ridge_path_cost(families.size, len(groups), histories.shape[0], histories.nnz, **how)
     ((_, penalties),) = shared(groups[0])
     return Candidate(groups, _odds(penalties), inverses, found, taken=False)
 

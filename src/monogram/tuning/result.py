@@ -115,5 +115,5 @@ def _measured(setting: Setting, split: Split, task: Task, keep: bool = False) ->
     model = setting.make().fit(split.train, **task.how)
     values, catalogue = measure_model(model, split, (task.metric,), parallel.count(task.threads))
     if not keep:
-        model._forget()
+        model.unfit()
     return values, catalogue, model

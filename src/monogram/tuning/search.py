@@ -19,8 +19,8 @@ from monogram.data.options import check_seed
 from monogram.data.splits import PROTOCOLS, Split, holdout, leave_last, ratio811, strong, temporal
 from monogram.errors import DataError, MonogramWarning, NumericalError, ParameterError, one_of
 from monogram.evaluation import metrics as metrics_
+from monogram.models.context import check_dtype
 from monogram.models.registry import model_class
-from monogram.models.work import check_dtype
 from monogram.tuning import budget as budget_
 from monogram.tuning import ranges, tpe
 from monogram.tuning.families import Families, Group, Task, shared

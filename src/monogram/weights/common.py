@@ -4,34 +4,57 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.inverse.disk import ScratchFolder
+from monogram.engine.inverse.protocols import ReadableInverse
+from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
-from monogram.errors import ModelFileError, MonogramWarning
+from monogram.errors import ModelFileError, MonogramWarning, ParameterError
+from monogram.weights.update_state import UpdateState
 
 Tensors = dict[str, NDArray[Any]]
 
 
-class Weights(Protocol):
-    """The interface of every kind of weights."""
+class Head(Protocol):
+    """The rescaling θ and the diagonal δ of W = B·diag(θ) + diag(δ); see `models.heads`."""
 
-    kind: str
+    @property
+    def needs_diagonal(self) -> bool:
+        """Whether θ or δ need c = diag C."""
+
+    def __call__(self, c: Float64, penalties: Float64, d: Float64, counts: Float64) -> tuple[Float64, Float64]:
+        """θ and δ; `counts` are the users of each item."""
+
+
+class Weights(Protocol):
+    """The interface of every kind of weights.
+
+    The kinds inherit from it. What only some kinds can do has a default here that says so.
+
+    Attributes
+    ----------
+    kind : name of the kind in a model file
+    solver : the solver of a full-rank fit that gives this kind; None for all other kinds
+    update_state : what an exact update needs beside the arrays; None where there is none
+    scratch : the folder of files in which the arrays lie; None where they are in memory or in a model file
+    batch_invariant : whether `best` gives a history the same list, to the last bit, whatever else is in the batch
+    square_axis : "items" or "users" where the weights are a square array over that axis, which an update makes anew
+    """
+
+    kind: ClassVar[str]
+    solver: ClassVar[str | None] = None
+    update_state: UpdateState | None = None
+    scratch: ScratchFolder | None = None
+    batch_invariant: ClassVar[bool] = False
+    square_axis: ClassVar[str | None] = None
 
     @property
     def linear(self) -> bool:
         """Whether the scores are the history times W, and nothing else: then `columns` is all there is to know."""
-
-    @property
-    def batch_invariant(self) -> bool:
-        """Whether `best` gives a history the same list, to the last bit, whatever other histories are in the batch."""
-
-    @property
-    def square_axis(self) -> str | None:
-        """ "items" or "users" where the weights are a square array over that axis, which an update makes anew."""
 
     @property
     def nbytes(self) -> int:
@@ -55,6 +78,37 @@ class Weights(Protocol):
     def tensors(self) -> Tensors:
         """The arrays to store."""
 
+    def bind_head(self, head: Head) -> None:
+        """Take the head of the model: for kinds that apply it when a history is scored. Others hold its result."""
+        return
+
+    def serves_head(self, head: Head) -> bool:
+        """Whether `with_head` and `copy_with_head` can apply this head: full-rank kinds only."""
+        return False
+
+    def with_head(self, head: Head, d: Float64, counts: Float64) -> Weights:
+        """The weights under another head, over the same arrays; d = diag S and `counts` are as for `Head`."""
+        raise TypeError(f"weights of kind {self.kind!r} have no head")
+
+    def copy_with_head(self, head: Head, d: Float64, counts: Float64, *, budget: int, threads: int) -> Weights:
+        """The weights under another head, of a model of their own: no array that is written to is shared."""
+        raise TypeError(f"weights of kind {self.kind!r} have no head")
+
+    def read_inverse(self, data: Csr) -> ReadableInverse:
+        """C as it is read from the weights; `data` are the weighted training data. Full-rank kinds only."""
+        raise TypeError(f"weights of kind {self.kind!r} hold no inverse")
+
+    def required_state(self) -> UpdateState:
+        """The update state, or a ParameterError where there is none."""
+        if self.update_state is None:
+            raise ParameterError("this model was saved without what an update needs (its diagonal of C): fit it again")
+        return self.update_state
+
+    def seal(self) -> Self:
+        """Make the square arrays read-only, so that an update makes new ones; the weights themselves."""
+        read_only(self, self.update_state)
+        return self
+
 
 def checked(tensors: Tensors, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
     """A stored float tensor, if it has the shape."""
@@ -74,8 +128,8 @@ def whole_numbers(tensors: Tensors, name: str) -> NDArray[Any]:
     return found
 
 
-def share(*holders: Any) -> None:
-    """Make the square arrays of weights and of update state read-only: whoever changes one first then makes a copy."""
+def read_only(*holders: Any) -> None:
+    """Make the square arrays of weights and of update state read-only: an update then makes a copy."""
     for holder in holders:
         for array in vars(holder).values() if holder is not None else ():
             if isinstance(array, np.ndarray) and array.ndim == 2:
@@ -107,7 +161,7 @@ def joined(parts: list[Best], k: int) -> Best:
     return Best(*(np.concatenate([getattr(one, name) for one in (none, *parts)]) for name in names))
 
 
-def tell(converged: bool) -> None:
+def warn_not_converged(converged: bool) -> None:
     """Warn of solves with a dual that did not converge."""
     if not converged:
         warnings.warn(

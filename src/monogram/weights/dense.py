@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.disk import Scratch
-from monogram.engine.runtime.arrays import Float64, Indices
-from monogram.engine.topk.best import Best, Eligible, best_by_rows, heads_by_rows
+from monogram.engine.inverse import woodbury
+from monogram.engine.inverse.disk import ScratchFolder
+from monogram.engine.inverse.protocols import ReadableInverse
+from monogram.engine.runtime import memory
+from monogram.engine.runtime.arrays import Csr, Float64, Indices
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.by_rows import best_by_rows, heads_by_rows
 from monogram.engine.topk.scores import sum_rows
-from monogram.weights.common import Tensors, checked
+from monogram.errors import MemoryBudgetError
+from monogram.weights.common import Head, Tensors, Weights, checked
+from monogram.weights.rescaled import Rescaled
+from monogram.weights.update_state import UpdateState, rounded_scale
 
 
-class Dense:
+class Dense(Weights):
     """W as one C-ordered array: row i is what item i of a history adds to every score.
 
     Where it lies in a file of the fit's own, `scratch` is that file's folder.
     """
 
     kind = "dense"
+    solver = "primal"
     linear = True
     batch_invariant = True
-    square_axis: str | None = "items"
+    square_axis = "items"
 
-    def __init__(self, matrix: NDArray[Any], scratch: Scratch | None = None) -> None:
-        self.matrix, self.scratch = matrix, scratch
+    def __init__(
+        self, matrix: NDArray[Any], scratch: ScratchFolder | None = None, update_state: UpdateState | None = None
+    ) -> None:
+        self.matrix, self.scratch, self.update_state = matrix, scratch, update_state
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, training: Any) -> Dense:
@@ -60,14 +71,37 @@ class Dense:
     def tensors(self) -> Tensors:
         return {"weights": self.matrix}
 
+    def serves_head(self, head: Head) -> bool:
+        return self.update_state is not None and self.update_state.scale is not None
 
-class Fixed:
+    def with_head(self, head: Head, d: Float64, counts: Float64) -> Weights:
+        state = self.required_state()
+        theta, delta = head(state.c, state.penalties, d, counts)
+        return Rescaled(self, np.asarray((-theta / state.c) / state.usable_scale()), delta)
+
+    def copy_with_head(self, head: Head, d: Float64, counts: Float64, *, budget: int, threads: int) -> Weights:
+        state, needed = self.required_state(), self.matrix.nbytes
+        if needed > budget:
+            raise MemoryBudgetError(
+                f"a second array of weights needs {memory.show(needed)}, but may use {memory.show(budget)}"
+            )
+        theta, delta = head(state.c, state.penalties, d, counts)
+        ratio = (-theta / state.c) / state.usable_scale()
+        scale = rounded_scale(theta, state.c, self.matrix.dtype)
+        array = woodbury.rescaled(self.matrix, ratio, delta, threads)
+        return Dense(array, update_state=replace(state, scale=scale))
+
+    def read_inverse(self, data: Csr) -> ReadableInverse:
+        state = self.required_state()
+        return woodbury.InverseInWeights(self.matrix, state.usable_scale(), state.c)
+
+
+class Fixed(Weights):
     """One score an item, whatever the history."""
 
     kind = "fixed"
     linear = False
     batch_invariant = True
-    square_axis: str | None = None
 
     def __init__(self, scores: Float64) -> None:
         self.scores = scores

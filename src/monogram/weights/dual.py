@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,15 +10,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.dense import dual_solve, exact_columns, scale_rows
+from monogram.engine.gram.user_weights import scale_rows
+from monogram.engine.inverse.dual import DualInverse, dual_solve, exact_columns
+from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.dual import heads_by_gathering
-from monogram.weights.common import Tensors, batches, checked, joined, part, tell
+from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part, warn_not_converged
+from monogram.weights.update_state import UpdateState
 
 
-class Dual:
+class Dual(Weights):
     """W = B·diag(θ) + diag(δ) through K⁻¹ (see `engine.inverse.dense`), without forming it.
 
     Any history is scored by hC = hΛ⁻¹ − ((hΛ⁻¹)X̃ᵀ)K⁻¹X̃Λ⁻¹, solved to float64. To rank, one that a training user has
@@ -35,14 +39,22 @@ class Dual:
     """
 
     kind = "dual"
+    solver = "dual"
     linear = True
-    batch_invariant = False
-    square_axis: str | None = "users"
+    square_axis = "users"
     batch = 256
 
     def __init__(
-        self, inverse: NDArray[Any], training: Any, penalties: Float64, scale: Float64, own: Float64, roots: Float64
+        self,
+        inverse: NDArray[Any],
+        training: Any,
+        penalties: Float64,
+        scale: Float64,
+        own: Float64,
+        roots: Float64,
+        update_state: UpdateState | None = None,
     ) -> None:
+        self.update_state = update_state
         self.inverse, self.penalties, self.scale, self.own, self.roots = inverse, penalties, scale, own, roots
         self.training = training
         weights = None if (roots == 1).all() else roots**2
@@ -95,7 +107,7 @@ class Dual:
 
     def columns(self, items: Indices) -> Float64:
         found, converged = exact_columns(self.inverse, self.by_item, self.penalties, items)
-        tell(converged)
+        warn_not_converged(converged)
         found *= self.scale[items] * self.penalties[items]
         # B has no diagonal: what stands there is δ = own − θ, and θ = −scale·c·ℓ.
         found[items, np.arange(len(items))] += self.own[items]
@@ -116,6 +128,22 @@ class Dual:
             "roots": self.roots,
         }
 
+    def serves_head(self, head: Head) -> bool:
+        return self.update_state is not None
+
+    def with_head(self, head: Head, d: Float64, counts: Float64) -> Weights:
+        state = self.required_state()
+        theta, delta = head(state.c, state.penalties, d, counts)
+        other = copy.copy(self)
+        other.scale, other.own = -theta / (state.c * state.penalties), theta + delta
+        return other
+
+    def copy_with_head(self, head: Head, d: Float64, counts: Float64, *, budget: int, threads: int) -> Weights:
+        return self.with_head(head, d, counts)  # K⁻¹ is never written to
+
+    def read_inverse(self, data: Csr) -> ReadableInverse:
+        return DualInverse(self.inverse, data.T.tocsr(), self.penalties, 1)
+
     def _solved(self, rows: Any, known: Indices, threads: int) -> tuple[Float64, Float64]:
         """Coefficients y over training users, and what each history item adds to its own score."""
         exact = self.inverse.dtype if (known >= 0).all() else np.float64
@@ -134,7 +162,7 @@ class Dual:
         spread = sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape) @ self.by_item
         with parallel.blas_threads(threads):
             solved, converged = dual_solve(self.inverse, self.by_item, self.penalties, spread.T)
-        tell(converged)
+        warn_not_converged(converged)
         return solved.T
 
     def _known(self, rows: Any) -> Indices:

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import row_sums
 from monogram.engine.runtime.arrays import Float64, Indices
-from monogram.engine.topk.best import Best, Eligible, best_by_products
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.by_products import best_by_products
 from monogram.engine.topk.scores import sum_rows
 from monogram.errors import ModelFileError
-from monogram.weights.common import Tensors, checked
+from monogram.weights.common import Tensors, Weights, checked
 
 
-class Factors:
+class Factors(Weights):
     """W = U·diag(f)·Vᵀ; a history scores reach·(hU)·diag(f)·Vᵀ + base.
 
     With a ridge, a short history trusts the factors less: f becomes f/(1 + ridge·reach·f), which for f = 1/g is
@@ -34,8 +35,6 @@ class Factors:
     """
 
     kind = "factors"
-    batch_invariant = False
-    square_axis: str | None = None
 
     def __init__(
         self,

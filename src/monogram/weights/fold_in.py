@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from monogram.engine.iterative.wrmf import ridges, solve
 from monogram.engine.runtime.arrays import Float64, Indices
-from monogram.engine.topk.best import Best, Eligible, best_by_products
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.by_products import best_by_products
 from monogram.errors import ModelFileError
-from monogram.weights.common import Tensors, checked
+from monogram.weights.common import Tensors, Weights, checked
 
 
-class FoldIn:
+class FoldIn(Weights):
     """Q; a history h scores p·Qᵀ, where p is the row that training would give someone with this history.
 
     With g = alpha·h and ρ = l2·(n + Σ g)^nu, p = A⁻¹·Σ (1 + g_i)·q_i and A = QᵀQ + ρ·I + Σ g_i·q_i·q_iᵀ, in float64
@@ -24,15 +25,13 @@ class FoldIn:
 
     Parameters
     ----------
-    items : Q, n × rank, turned so that QᵀQ is diagonal (see `engine.iterative.wrmf.turn`)
+    items : Q, n × rank, turned so that QᵀQ is diagonal (see `engine.iterative.wrmf.rotate_to_axes`)
     spectrum : that diagonal
     l2, alpha, nu : those of the training
     """
 
     kind = "folded"
     linear = False
-    batch_invariant = False
-    square_axis: str | None = None
 
     def __init__(self, items: NDArray[Any], spectrum: Float64, *, l2: float, alpha: float, nu: float) -> None:
         self.items, self.spectrum, self.l2, self.alpha, self.nu = items, spectrum, l2, alpha, nu

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.inverse import matrix_free
-from monogram.engine.inverse.dense import scale_rows
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.bounds import Terms, best_by_columns, rescored
 from monogram.errors import ModelFileError, MonogramWarning
-from monogram.weights.common import Tensors, batches, checked, joined, part
+from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part
 
-Head = Callable[[Float64, Float64, Float64, Float64], tuple[Float64, Float64]]
 SURE = 5.0  # standard errors within which c is taken to lie
 SPARE = 4  # candidates beyond k whose c is solved for; more where they do not settle the list
 WIDEST = 512  # candidates of one list, at most
 SCORED = 1024  # items asked for by name whose c is solved for, at most
 
 
-def plain(c: Float64, *_: Float64) -> tuple[Float64, Float64]:
-    """The head of B itself."""
-    return np.ones_like(c), np.zeros_like(c)
-
-
-class MatrixFree:
+class MatrixFree(Weights):
     """W = B·diag(θ) + diag(δ) by solving (S + Λ)z = h for each batch of histories (see `engine.inverse.matrix_free`).
 
     The score of item j is (θ_j + δ_j)·h_j − (θ_j/c_j)·z_j. Without a `diagonal` W = I − CΛ, whose scores need no c:
@@ -52,9 +47,8 @@ class MatrixFree:
     """
 
     kind = "free"
+    solver = matrix_free.NAME
     linear = True
-    batch_invariant = False
-    square_axis: str | None = None
 
     def __init__(
         self,
@@ -71,7 +65,7 @@ class MatrixFree:
         self.penalties, self.diagonal, self.weights = penalties, diagonal, weights
         self.counts = np.diff(self.system.by_item.indptr).astype(np.float64)
         self.tolerance = float(np.array(tolerance, dtype))  # as it is stored
-        self.head: Head = plain
+        self.head: Head | None = None  # that of B itself until one is bound
         self._refined: dict[int, float] = {}
 
     @classmethod
@@ -145,14 +139,28 @@ class MatrixFree:
             return own
         return own | {"diagonal": self.diagonal.values, "errors": self.diagonal.errors}
 
+    def bind_head(self, head: Head) -> None:
+        self.head = head
+
+    def serves_head(self, head: Head) -> bool:
+        return self.diagonal is not None or not head.needs_diagonal
+
+    def with_head(self, head: Head, d: Float64, counts: Float64) -> Weights:
+        other = copy.copy(self)
+        other.head, other.diagonal = head, self.diagonal if head.needs_diagonal else None
+        return other
+
+    def copy_with_head(self, head: Head, d: Float64, counts: Float64, *, budget: int, threads: int) -> Weights:
+        return self.with_head(head, d, counts)
+
     def _solved(
         self, histories: Any, tolerance: float, threads: int
-    ) -> Iterator[tuple[Any, matrix_free.Solution, int]]:
+    ) -> Iterator[tuple[Any, matrix_free.CgSolution, int]]:
         """Batches of histories, their solutions, and where each batch starts."""
         for start, stop in batches(histories.shape[0], self.system.width):
             rows = histories[start:stop]
             found = matrix_free.solve(self.system, rows, tolerance=tolerance, threads=threads)
-            _tell(found.converged)
+            _warn_not_converged(found.converged)
             yield rows, found, start
 
     def _best(self, solution: Float64, terms: Terms, rows: Any, rules: Eligible, k: int, threads: int) -> Best:
@@ -172,7 +180,7 @@ class MatrixFree:
                 getattr(out, name)[open_] = getattr(ranked, name)
             open_ = open_[~certain]
             if width >= k + WIDEST and len(open_):
-                _uncertain(len(open_))
+                _warn_uncertain(len(open_))
                 break
             width *= 2
         return out
@@ -186,7 +194,7 @@ class MatrixFree:
         new = np.array([j for j in asked if j not in self._refined], np.int64)
         if len(new):
             exact, arrived = exact_diagonal(self.system, new, threads)
-            _tell(arrived)
+            _warn_not_converged(arrived)
             self._refined |= dict(zip(new.tolist(), exact.tolist(), strict=True))
         values[asked] = [self._refined[j] for j in asked]
         return values
@@ -197,6 +205,8 @@ class MatrixFree:
     def _factors(self, c: Float64 | None) -> tuple[Float64, Float64]:
         if c is None:
             return np.asarray(self.penalties, np.float64), np.ones(len(self.penalties))
+        if self.head is None:
+            return 1 / c, np.ones_like(c)
         theta, delta = self.head(c, self.penalties, self.system.d, self.counts)
         return theta / c, theta + delta
 
@@ -235,7 +245,7 @@ def _chosen(pointers: Indices, items: Indices, shape: tuple[int, int], users: In
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
 
 
-def _tell(converged: bool) -> None:
+def _warn_not_converged(converged: bool) -> None:
     if not converged:
         warnings.warn(
             "some histories were not solved to the tolerance (`residuals` of what recommend gives tells how far): "
@@ -245,7 +255,7 @@ def _tell(converged: bool) -> None:
         )
 
 
-def _uncertain(lists: int) -> None:
+def _warn_uncertain(lists: int) -> None:
     warnings.warn(
         f"{lists} lists may lack an item: more than {WIDEST} candidates are too near to each other for the estimated "
         "diagonal; ask for fewer items, or use DLAE, which needs none",

@@ -15,7 +15,7 @@ from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.weights.common import batches, joined, part
 from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
-from monogram.weights.two_step_dual import BATCH, passed
+from monogram.weights.two_step_dual import BATCH, two_step_products
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Mixtures:
         if isinstance(self.first, Dense):
             one = rows.astype(self.first.matrix.dtype) @ self.first.matrix
             return one, one @ self.first.matrix
-        one, through = passed(self.first, rows, threads)
+        one, through = two_step_products(self.first, rows, threads)
         scale = self.first.scale[:, None]
         return np.ascontiguousarray(one.T), np.ascontiguousarray((one * (1 + scale) - scale * through).T)
 

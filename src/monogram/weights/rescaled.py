@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,13 +10,15 @@ import scipy.sparse as sp
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ParameterError
-from monogram.weights.common import Tensors, batches, joined, part
-from monogram.weights.dense import Dense
+from monogram.weights.common import Tensors, Weights, batches, joined, part
+
+if TYPE_CHECKING:
+    from monogram.weights.dense import Dense
 
 BATCH = 64  # histories whose scores are written out at once, where a list may hold what was seen
 
 
-class Rescaled:
+class Rescaled(Weights):
     """W = B·diag(θ) + diag(δ) read from an array that holds B under another head; no new square array.
 
     Parameters
@@ -29,7 +31,6 @@ class Rescaled:
     kind = "rescaled"
     linear = True
     batch_invariant = True
-    square_axis: str | None = None
 
     def __init__(self, dense: Dense, factors: Float64, delta: Float64) -> None:
         self.dense, self.factors, self.delta = dense, factors, delta

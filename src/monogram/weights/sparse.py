@@ -8,19 +8,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.engine.runtime.arrays import Float64, Indices
-from monogram.engine.topk.best import Best, Eligible, best_by_sparse_rows
+from monogram.engine.topk.best import Best, Eligible
+from monogram.engine.topk.by_sparse_rows import best_by_sparse_rows
 from monogram.engine.topk.scores import sum_sparse_rows
 from monogram.errors import ModelFileError
-from monogram.weights.common import Tensors, checked, whole_numbers
+from monogram.weights.common import Tensors, Weights, checked, whole_numbers
 
 
-class Sparse:
+class Sparse(Weights):
     """W as CSR: row i holds what item i of a history adds to the few scores it touches."""
 
     kind = "sparse"
     linear = True
     batch_invariant = True
-    square_axis: str | None = None
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix

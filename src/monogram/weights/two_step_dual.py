@@ -9,19 +9,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import multiply
-from monogram.engine.inverse.dense import dual_solve
+from monogram.engine.inverse.dual import dual_solve
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError
-from monogram.weights.common import Tensors, batches, checked, joined, part, tell
+from monogram.weights.common import Tensors, Weights, batches, checked, joined, part, warn_not_converged
 from monogram.weights.dual import Dual
 
 WIDTH = 64  # products are padded to a multiple of it, so that their rounding is nearly that of a history alone
 BATCH = 4 * WIDTH  # histories of a product
 
 
-class TwoStepDual:
+class TwoStepDual(Weights):
     """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) through the `Dual` of B, without forming any of them.
 
     The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹. Scores take it to float64; lists take it in
@@ -37,8 +37,6 @@ class TwoStepDual:
 
     kind = "twice"
     linear = True
-    batch_invariant = False
-    square_axis: str | None = None
 
     def __init__(self, first: Dual, share: float, factors: Float64, basis: NDArray[Any] | None = None) -> None:
         self.first, self.share, self.factors = first, share, factors
@@ -132,12 +130,12 @@ class TwoStepDual:
         with parallel.blas_threads(threads):
             right = sp.csc_array(held.by_item.T @ spread)
             solved, converged = dual_solve(held.inverse, held.by_item, held.penalties, right)
-        tell(converged)
+        warn_not_converged(converged)
         return np.asarray(spread - (held.by_item @ solved) / held.penalties[:, None])
 
     def _quick(self, rows: Any, threads: int) -> NDArray[Any]:
         """Scores of histories before the factors of the items, the second step in K⁻¹’s precision."""
-        first, through = passed(self.first, rows, threads)
+        first, through = two_step_products(self.first, rows, threads)
         # (1 − s)·y + s·yB = y·(1 − s/(c·ℓ)) + (yΛ⁻¹X̃ᵀK⁻¹X̃)·s/(c·ℓ), and the scale is −1/(c·ℓ)
         second = (self.share * self.first.scale)[:, None]
         out = np.ascontiguousarray((first * (1 + second) - second * through).T)
@@ -149,7 +147,7 @@ class TwoStepDual:
         return out
 
 
-def passed(held: Dual, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def two_step_products(held: Dual, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Of histories y = hB, and yΛ⁻¹X̃ᵀK⁻¹X̃, of which yB is made; a history a column."""
     size = rows.shape[0]
     coefficients, own = held._solved(rows, held._known(rows), threads)

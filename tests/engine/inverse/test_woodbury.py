@@ -8,7 +8,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine.inverse import dense, woodbury
+from monogram.engine.inverse import woodbury
+from monogram.engine.inverse.certificate import certificate
+from monogram.engine.inverse.primal import primal_inverse
 from monogram.errors import NumericalError
 
 
@@ -36,10 +38,10 @@ def test_both_forms_follow_any_change(seed, stay, gone, come, moved):
     scale, other = rng.uniform(0.5, 2, n), rng.uniform(0.5, 2, n)
     array = np.ascontiguousarray(c * scale)
     np.fill_diagonal(array, 7.0)  # the weights have a diagonal of their own
-    held = woodbury.Held(array, scale, np.diag(c).copy())
-    found = woodbury.correction(held, woodbury.change(old, new, after - before), np.zeros(n))
+    held = woodbury.InverseInWeights(array, scale, np.diag(c).copy())
+    found = woodbury.correction(held, woodbury.gram_change(old, new, after - before), np.zeros(n))
     np.testing.assert_allclose(found.diagonal, np.diag(expected), rtol=1e-9)
-    step = woodbury.Pass(held, found, other)
+    step = woodbury.WeightsUpdate(held, found, other)
     np.testing.assert_allclose(step.columns(np.arange(n)), expected, atol=1e-10)
     step.into(array, np.full(n, 5.0), 2)
     np.fill_diagonal(array, np.diag(expected) * other)
@@ -68,20 +70,20 @@ def test_the_gram_follows():
 def test_what_cannot_be_taken_away_is_an_error():
     """Rows that were never there: S + Λ would not stay positive."""
     c = np.eye(3)
-    held = woodbury.Held(c.copy(), np.ones(3), np.ones(3))
+    held = woodbury.InverseInWeights(c.copy(), np.ones(3), np.ones(3))
     gone = sp.csr_array(np.array([[3.0, 0, 0]], np.float32))
     nothing = sp.csr_array((0, 3), dtype=np.float32)
     with pytest.raises(NumericalError, match="diagonal"):
-        woodbury.correction(held, woodbury.change(gone, nothing, np.zeros(3)), np.zeros(3))
+        woodbury.correction(held, woodbury.gram_change(gone, nothing, np.zeros(3)), np.zeros(3))
     gone.data[:] = 1
     with pytest.raises(NumericalError, match="precision"):
-        woodbury.correction(held, woodbury.change(gone, nothing, np.zeros(3)), np.zeros(3))
+        woodbury.correction(held, woodbury.gram_change(gone, nothing, np.zeros(3)), np.zeros(3))
 
 
 def test_a_certificate_reads_what_weights_hold():
     rng = np.random.default_rng(0)
     matrix = rows(rng, 30, 8)
-    solved = dense.primal(matrix, np.ones(8), dtype=np.float64)
+    solved = primal_inverse(matrix, np.ones(8), dtype=np.float64)
     c, scale = solved.diagonal, rng.uniform(0.5, 2, 8)
-    held = woodbury.Held(solved.into_weights(scale, np.zeros(8), 1), scale, c)
-    assert dense.certificate(matrix, np.ones(8), held)[0] < 1e-14
+    held = woodbury.InverseInWeights(solved.into_weights(scale, np.zeros(8), 1), scale, c)
+    assert certificate(matrix, np.ones(8), held)[0] < 1e-14

@@ -84,7 +84,9 @@ def test_the_objective_is_the_dense_double_sum(seed, l2, penalty, counts):
     expected = double_sum(matrix, l2, penalty, users, items)
     assert found.objective(users, items) == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(found.times(items), parts(matrix)[0] @ items, atol=1e-12)
-    np.testing.assert_allclose(found.back(users), (parts(matrix)[1][:, None] * parts(matrix)[0]).T @ users, atol=1e-12)
+    np.testing.assert_allclose(
+        found.transpose_times(users), (parts(matrix)[1][:, None] * parts(matrix)[0]).T @ users, atol=1e-12
+    )
     coarse = rg2.problem(matrix, l2, penalty).objective(users.astype(np.float32), items.astype(np.float32))
     assert coarse == pytest.approx(expected, rel=1e-5)
 

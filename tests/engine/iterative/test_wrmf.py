@@ -45,7 +45,7 @@ def start(matrix, rank, dtype="float64", seed=1):
 
 
 def half(matrix, fixed, out, nu, step=wrmf.solve, alpha=ALPHA, l2=L2, threads=1, **options):
-    spectrum = wrmf.turn(fixed, out, threads=threads)
+    spectrum = wrmf.rotate_to_axes(fixed, out, threads=threads)
     step(matrix, wrmf.ridges(matrix, l2, alpha, nu), alpha, fixed, spectrum, out, threads, **options)
 
 
@@ -146,7 +146,7 @@ def test_the_turn_changes_no_product_and_makes_the_gramian_diagonal():
     matrix = data(users=5000, items=9)
     users, items = start(matrix, 6)
     before = users @ items.T
-    spectrum = wrmf.turn(users, items)
+    spectrum = wrmf.rotate_to_axes(users, items)
     np.testing.assert_allclose(users @ items.T, before, atol=1e-10)
     np.testing.assert_allclose(users.T @ users, np.diag(spectrum), atol=1e-8)
     np.testing.assert_allclose(wrmf.gramian(users), users.T @ users, atol=1e-8)
@@ -188,5 +188,5 @@ def test_float32_is_near_float64():
 def test_a_matrix_that_cannot_be_factored_is_an_error():
     matrix = sp.csr_array(np.ones((3, 9), np.float32))
     items, users = np.zeros((9, 4), np.float32), np.zeros((3, 4), np.float32)
-    with pytest.raises(NumericalError, match=r"3 rows of the factors .* raise l2"):
+    with pytest.raises(NumericalError, match=r"3 rows of the factors .* cannot factor$"):
         wrmf.solve(matrix, np.zeros(3), 1.0, items, np.zeros(4), users)

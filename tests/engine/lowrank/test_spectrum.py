@@ -42,7 +42,7 @@ def test_the_operator_is_sparse_minus_rank_one(users, items, seed, shift, thread
     data = Operator(matrix, pair, threads=threads)
     right, left = np.random.default_rng(seed).random((items, 3)), np.random.default_rng(seed).random((users, 3))
     np.testing.assert_allclose(data.times(right), whole @ right, atol=1e-12)
-    np.testing.assert_allclose(data.back(left), whole.T @ left, atol=1e-12)
+    np.testing.assert_allclose(data.transpose_times(left), whole.T @ left, atol=1e-12)
     np.testing.assert_allclose(np.tril(data.dense("items")), np.tril(whole.T @ whole), atol=1e-12)
     np.testing.assert_allclose(np.tril(data.dense("users")), np.tril(whole @ whole.T), atol=1e-12)
 
@@ -118,12 +118,12 @@ def test_any_symmetric_operator(lanczos):
     np.testing.assert_allclose(found.values, np.linspace(1, 9, 200)[:-7:-1] ** 2, rtol=1e-8)
 
 
-def test_not_converged_is_an_error_with_advice(lanczos, monkeypatch):
+def test_not_converged_is_an_error(lanczos, monkeypatch):
     monkeypatch.setattr(spectrum, "RESTARTS", 1)
-    with pytest.raises(NumericalError, match=r"of 40 eigenpairs have not converged.*lower rank"):
+    with pytest.raises(NumericalError, match=r"of 40 eigenpairs have not converged"):
         spectrum.of_data(Operator(sparse(400, 300)), 40, dtype="float64")
 
 
 def test_a_tolerance_beyond_rounding_is_an_error_too():
-    with pytest.raises(NumericalError, match="raise the tolerance"):
+    with pytest.raises(NumericalError, match="expected at most"):
         spectrum.of_data(Operator(sparse(40, 30, 0.3)), 5, dtype="float64", tolerance=1e-30)

@@ -8,15 +8,11 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine.topk import best as topk
-from monogram.engine.topk.best import (
-    Eligible,
-    best_by_products,
-    best_by_rows,
-    best_by_sparse_rows,
-    heads_by_rows,
-    heads_by_scores,
-)
+from monogram.engine.topk import by_rows
+from monogram.engine.topk.best import Eligible, heads_by_scores
+from monogram.engine.topk.by_products import best_by_products
+from monogram.engine.topk.by_rows import best_by_rows, heads_by_rows
+from monogram.engine.topk.by_sparse_rows import best_by_sparse_rows
 from monogram.engine.topk.dual import best_by_gathering, heads_by_gathering
 
 
@@ -58,11 +54,11 @@ def test_rows(case, threads, tile):
     rng, n, _, levels, histories, eligible, allowed, k = case
     weights = rng.integers(-levels, levels, (n, n)).astype(np.float32)
     base = rng.integers(-levels, levels, n).astype(np.float64)
-    before, topk.TILE = topk.TILE, tile
+    before, by_rows.TILE = by_rows.TILE, tile
     try:
         best = best_by_rows(weights, histories, eligible, k, base=base, threads=threads)
     finally:
-        topk.TILE = before
+        by_rows.TILE = before
     expect(best, histories.toarray().astype(np.float64) @ weights + base, allowed, k)
 
 
@@ -137,11 +133,11 @@ def test_heads_by_rows_are_each_alone(case, threads, tile, heads, positive, lowe
     rng, n, _, levels, histories, eligible, allowed, k = case
     weights = rng.integers(lowest * levels if lowest < 0 else lowest, levels, (n, n)).astype(np.float32)
     scales = factors(rng, heads, n, positive)
-    before, topk.TILE = topk.TILE, tile
+    before, by_rows.TILE = by_rows.TILE, tile
     try:
         found = heads_by_rows(weights, scales, histories, eligible, k, threads=threads)
     finally:
-        topk.TILE = before
+        by_rows.TILE = before
     assert len(found) == heads
     for scale, best in zip(scales, found, strict=True):
         expect(best, (histories.toarray().astype(np.float64) @ weights) * scale, allowed, k)

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine.topk.best import Eligible, best_by_sparse_rows
+from monogram.engine.topk.best import Eligible
+from monogram.engine.topk.by_sparse_rows import best_by_sparse_rows
 from monogram.engine.topk.scores import add_sparse_rows, sum_rows, sum_sparse_rows
 
 

@@ -1,1 +1,1 @@
-"""The Gram matrix, its weights, and products with the sparse data."""
+"""The Gram matrix S = Xᵀ·diag(w)·X, user weights, and products with the sparse data."""

@@ -1,8 +1,8 @@
-"""Gram matrices of sparse data, written straight into the array a solver works in.
+"""Gram matrices of sparse data, written into the array that a solver then factors in place.
 
 G = Aᵀ·diag(w)·A for a sparse A (rows × n). With A = X it is the item Gram S; with A = Xᵀ and w = 1/ℓ it is
-X·Λ⁻¹·Xᵀ of the dual. Only the lower triangle is written; each column is summed in float64 by one thread in a
-fixed order, so that the result does not depend on the number of threads.
+X·Λ⁻¹·Xᵀ of the dual. Only the lower triangle is written. Each column is summed in float64 by one thread in a
+fixed order, so the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.runtime.jit import kernel
 
 
-def squares(matrix: Any, weights: Float64 | None = None, slab: int = 1_000_000) -> Float64:
-    """Diagonal of the Gram: the sum of w·x² by column, in float64, a slab of events at a time."""
+def squares(matrix: Csr, weights: Float64 | None = None, slab: int = 1_000_000) -> Float64:
+    """Diagonal of the Gram matrix: Σ w·x² of each column, in float64, computed in slabs of events."""
     total = np.zeros(matrix.shape[1])
     rows = None if weights is None else np.searchsorted(matrix.indptr, np.arange(matrix.nnz), side="right") - 1
     for start in range(0, matrix.nnz, slab):
@@ -30,14 +30,14 @@ def squares(matrix: Any, weights: Float64 | None = None, slab: int = 1_000_000) 
     return total
 
 
-def row_sums(matrix: Any) -> Float64:
-    """The sum of each row, in float64 (SciPy's own adds in the precision of the data)."""
+def row_sums(matrix: Csr) -> Float64:
+    """The sum of each row, in float64 (`matrix.sum` of SciPy adds in the precision of the data)."""
     return np.asarray(matrix @ np.ones(matrix.shape[1]))
 
 
 def gram(
-    matrix: Any,
-    out: NDArray[Any],
+    matrix: Csr,
+    out: Float,
     *,
     weights: Float64 | None = None,
     threads: int = 1,
@@ -49,26 +49,26 @@ def gram(
     ----------
     matrix : CSR, rows × n, sorted indices
     out : ndarray, n × n, Fortran-ordered
-        What stands above the diagonal is left as it is.
-    weights : float64 array, one a row, optional
+        The entries above the diagonal are not written.
+    weights : float64 array, one weight for each row, optional
     threads : int
     done : callable, optional
-        Receives the number of columns finished, for progress.
+        Receives the number of finished columns, for progress.
     """
-    Columns(matrix, weights, threads).write(out, done=done)
+    GramColumns(matrix, weights, threads).write(out, done=done)
 
 
-class Columns:
-    """The lower triangle of Aᵀ·diag(w)·A, some columns at a time; see `gram`."""
+class GramColumns:
+    """Computes the lower triangle of Aᵀ·diag(w)·A in panels of columns; see `gram`."""
 
-    def __init__(self, matrix: Any, weights: Float64 | None = None, threads: int = 1) -> None:
+    def __init__(self, matrix: Csr, weights: Float64 | None = None, threads: int = 1) -> None:
         rows, self.n = matrix.shape
         weights = np.ones(rows) if weights is None else np.ascontiguousarray(weights, np.float64)
         self._data = (*by_column(matrix), matrix.indptr, matrix.indices, matrix.data, weights)
         self._threads = threads
 
-    def write(self, out: NDArray[Any], first: int = 0, top: int = 0, done: Any = None) -> None:
-        """Write as many columns as `out` has, from column `first` on, from row `top` down (top ≤ first)."""
+    def write(self, out: Float, first: int = 0, top: int = 0, done: Any = None) -> None:
+        """Fill `out` with the columns that start at `first`, from row `top` on (top ≤ first)."""
         width, n = out.shape[1], self.n
 
         def columns(start: int, stop: int) -> None:
@@ -77,8 +77,8 @@ class Columns:
         parallel.parallel_for(columns, width, max(16, min(256, width // (8 * self._threads) + 1)), self._threads, done)
 
 
-def by_column(matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-    """Column pointers of a CSR matrix, and for each entry its row and its place in the CSR arrays."""
+def by_column(matrix: Csr) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """Column pointers of a CSR matrix, and by column the row and the CSR position of each entry."""
     counts = np.bincount(matrix.indices, minlength=matrix.shape[1])
     pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     owners = np.empty(matrix.nnz, np.int32)
@@ -120,7 +120,7 @@ def _columns(
             row = owners[p]
             first = places[p]
             factor = weights[row] * np.float64(data[first])
-            for q in range(first, indptr[row + 1]):  # sorted: from column j on
+            for q in range(first, indptr[row + 1]):  # indices are sorted: columns from j on
                 total[indices[q]] += factor * data[q]
         for i in range(j, n):
             out[i - top, j - left] = total[i]

@@ -1,27 +1,26 @@
-"""Cosines between items, a block of columns at a time."""
+"""Cosine similarities between items, computed in blocks of columns."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import by_column, squares
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.runtime.jit import kernel
 
 
 class Cosines:
-    """S_ij/(√(d_i·d_j) + shrink) of a CSR matrix; 0 on the diagonal. No square array is made."""
+    """Cosines S_ij/(√(d_i·d_j) + shrink) of a CSR matrix, with a zero diagonal; no n × n array is allocated."""
 
-    def __init__(self, matrix: Any, shrink: float, threads: int = 1) -> None:
+    def __init__(self, matrix: Csr, shrink: float, threads: int = 1) -> None:
         self.matrix, self.shrink, self.threads = matrix, shrink, threads
         self.squares, self.by_column = squares(matrix), by_column(matrix)
 
-    def columns(self, items: NDArray[np.int64]) -> Float64:
-        """A block of columns, in float64; each is summed by one thread in a fixed order."""
+    def columns(self, items: Indices) -> Float64:
+        """Some columns, in float64; each column is summed by one thread in a fixed order."""
         matrix = self.matrix
         out = np.zeros((matrix.shape[1], len(items)), order="F")
         arrays = (matrix.indptr, matrix.indices, matrix.data)

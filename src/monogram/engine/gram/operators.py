@@ -1,6 +1,6 @@
-"""A = Y − a·bᵀ, sparse minus rank one, and its two Gram matrices as operators: never formed unless asked.
+"""The operator A = Y − a·bᵀ, sparse minus rank one, and its Gram matrices AᵀA and AAᵀ as matrix-free products.
 
-Y is m × n. A plain log has no rank-one part; RG²'s target has one (b = 1).
+Y is m × n. A plain log has no rank-one part; the target of RG² has one (b = 1).
 """
 
 from __future__ import annotations
@@ -8,18 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import gram
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.runtime.jit import kernel
 
-ROWS = 1024  # of a sparse matrix, taken by one thread
+ROWS = 1024  # rows of a sparse matrix in one task
 
 
-def multiply(matrix: Any, block: NDArray[Any], threads: int = 1) -> NDArray[Any]:
-    """CSR times a dense block, in the block's precision; the order of the sums does not depend on the threads."""
+def multiply(matrix: Csr, block: Float, threads: int = 1) -> Float:
+    """CSR times a dense block, in the precision of the block; the result does not depend on the number of threads."""
     out = np.empty((matrix.shape[0], block.shape[1]), block.dtype)
     block, data = np.ascontiguousarray(block), matrix.data.astype(block.dtype, copy=False)
 
@@ -31,7 +30,7 @@ def multiply(matrix: Any, block: NDArray[Any], threads: int = 1) -> NDArray[Any]
 
 
 class Operator:
-    """A and its transpose, applied to blocks of columns.
+    """A, Aᵀ and their Gram matrices, applied to blocks of columns.
 
     Parameters
     ----------
@@ -40,7 +39,7 @@ class Operator:
     threads : int
     """
 
-    def __init__(self, matrix: Any, shift: tuple[Float64, Float64] | None = None, threads: int = 1) -> None:
+    def __init__(self, matrix: Csr, shift: tuple[Float64, Float64] | None = None, threads: int = 1) -> None:
         self.matrix, self.shift, self.threads = matrix, shift, threads
         self.by_item = matrix.T.tocsr()
 
@@ -50,24 +49,24 @@ class Operator:
         users, items = self.matrix.shape
         return users, items
 
-    def times(self, block: NDArray[Any]) -> NDArray[Any]:
+    def times(self, block: Float) -> Float:
         """The product A·block (n × b → m × b)."""
         return self._times(self.matrix, block, self.shift)
 
-    def back(self, block: NDArray[Any]) -> NDArray[Any]:
+    def transpose_times(self, block: Float) -> Float:
         """The product Aᵀ·block (m × b → n × b)."""
         return self._times(self.by_item, block, self.shift and self.shift[::-1])
 
-    def items(self, block: NDArray[Any]) -> NDArray[Any]:
+    def item_gram_times(self, block: Float) -> Float:
         """The product AᵀA·block."""
-        return self.back(self.times(block))
+        return self.transpose_times(self.times(block))
 
-    def users(self, block: NDArray[Any]) -> NDArray[Any]:
+    def user_gram_times(self, block: Float) -> Float:
         """The product AAᵀ·block."""
-        return self.times(self.back(block))
+        return self.times(self.transpose_times(block))
 
     def dense(self, side: str) -> Float64:
-        """AᵀA ("items") or AAᵀ ("users") as an array, lower triangle only."""
+        """AᵀA (side "items") or AAᵀ (side "users") as a dense array, lower triangle only."""
         matrix, shift = (
             (self.matrix, self.shift) if side == "items" else (self.by_item, self.shift and self.shift[::-1])
         )
@@ -76,7 +75,7 @@ class Operator:
         gram(matrix, out, threads=self.threads)
         return shifted(out, matrix, shift)
 
-    def _times(self, matrix: Any, block: NDArray[Any], shift: tuple[Float64, Float64] | None) -> NDArray[Any]:
+    def _times(self, matrix: Csr, block: Float, shift: tuple[Float64, Float64] | None) -> Float:
         out = multiply(matrix, block, self.threads)
         if shift is not None:
             a, b = shift
@@ -84,8 +83,8 @@ class Operator:
         return out
 
 
-def shifted(square: Float64, matrix: Any, shift: tuple[Float64, Float64] | None) -> Float64:
-    """The lower triangle of (Y − a·bᵀ)ᵀ(Y − a·bᵀ) from that of YᵀY, in place."""
+def shifted(square: Float64, matrix: Csr, shift: tuple[Float64, Float64] | None) -> Float64:
+    """The lower triangle of (Y − a·bᵀ)ᵀ(Y − a·bᵀ) from the lower triangle of YᵀY, in place."""
     if shift is not None:
         a, b = shift
         cross = matrix.T @ a

@@ -1,4 +1,4 @@
-"""An inverse that lies on a disk, and the folder it lies in: see `tiled` for how it is made, `tiles` for the files."""
+"""An inverse stored on disk, and its folder. `tiled_cholesky` computes it, `tile_store` reads and writes the files."""
 
 from __future__ import annotations
 
@@ -10,24 +10,35 @@ import os
 import shutil
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.tile_store import JOURNAL, LOCK, TILES, WEIGHTS, Tiles, put, told
-from monogram.engine.inverse.tiled_cholesky import HELD, Solver, fingerprint, tile_size
+from monogram.engine.inverse.tile_store import (
+    JOURNAL,
+    LOCK,
+    TILES,
+    WEIGHTS,
+    FolderError,
+    Tiles,
+    ignore,
+    put,
+    storage_errors,
+)
+from monogram.engine.inverse.tiled_cholesky import HELD, TiledSolver, fingerprint, tile_size
 from monogram.engine.linalg.triangular import mirror_below
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import NumericalError, StorageError
 
-SLAB = 1 << 20  # values looked at in one step
+SLAB = 1 << 20  # values read at once
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether the file could be locked; the lock ends with the process, however it ends."""
+    """Whether the file could be locked; the system releases the lock when the process ends."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -39,16 +50,16 @@ def _lock(descriptor: int) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
-            raise  # a file system without locks: not that somebody holds it
+            raise  # a file system without locks, not a lock held by another process
         return False
     return True
 
 
-class Scratch:
-    """The folder of one fit inside the one that was named, for one process at a time.
+class ScratchFolder:
+    """The folder of one fit inside the scratch folder, locked by one process at a time.
 
-    What a fit left there is found again by the fingerprint. Where another process, or a model that is still in use, has
-    the folder, the next number is taken.
+    Its name contains the fingerprint of the fit, so that a later fit finds and resumes it. Where another process, or a
+    model still in use, holds the lock, the next numbered folder is used.
     """
 
     def __init__(self, base: Path, mark: str) -> None:
@@ -57,28 +68,28 @@ class Scratch:
         self.tiles: Tiles | None = None
         self.kept = False
         name = f"monogram-{mark[:16]}"
-        begun = sorted(one.parent for one in base.glob(f"{name}*/{JOURNAL}"))
+        begun = sorted(journal.parent for journal in base.glob(f"{name}*/{JOURNAL}"))
         numbered = (base / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
         for self.folder in itertools.chain(begun, numbered):
             try:
-                if self._take():
+                if self._acquire():
                     return
             except OSError as error:
-                raise StorageError(
-                    f"the fit on disk cannot write to {base}: {error.strerror or error}; name another folder (scratch)"
-                ) from error
+                raise FolderError(f"the fit on disk cannot write to {base}: {error.strerror or error}") from error
 
-    def _take(self) -> bool:
-        """Whether the folder is ours now."""
+    def _acquire(self) -> bool:
+        """Create and lock the folder; whether that succeeded."""
         self.folder.mkdir(exist_ok=True)
-        self._held = os.open(self.folder / LOCK, os.O_CREAT | os.O_RDWR, 0o666)
-        if _lock(self._held) and (self.folder / LOCK).exists():  # it may have been removed since it was opened
+        self._descriptor = os.open(self.folder / LOCK, os.O_CREAT | os.O_RDWR, 0o666)
+        if (
+            _lock(self._descriptor) and (self.folder / LOCK).exists()
+        ):  # another process may have removed it after it was opened
             return True
-        os.close(self._held)
+        os.close(self._descriptor)
         return False
 
     def tile(self, mark: str, dtype: np.dtype[Any]) -> int | None:
-        """The side of the tiles of a fit that was begun here."""
+        """The side of the tiles of an unfinished fit in this folder; None without one."""
         try:
             with (self.folder / JOURNAL).open("rb") as file:
                 about = json.loads(file.readline())
@@ -88,24 +99,24 @@ class Scratch:
             return None
 
     def release(self) -> None:
-        """Close the files; what can be gone on from stays."""
-        if self._held < 0:
+        """Close the files and unlock the folder; files that a fit can resume from stay."""
+        if self._descriptor < 0:
             return
         if self.tiles is not None:
             self.tiles.close()
         if not (self.folder / JOURNAL).exists():
             shutil.rmtree(self.folder, ignore_errors=True)
-        os.close(self._held)
-        self._held = -1
+        os.close(self._descriptor)
+        self._descriptor = -1
 
     def remove(self) -> None:
-        """Close and remove the files: the journal first, so that a part of them is never taken for the whole."""
-        if self._held >= 0:
+        """Close and remove the files: the journal first, so that a partial deletion cannot be resumed from."""
+        if self._descriptor >= 0:
             (self.folder / JOURNAL).unlink(missing_ok=True)
             self.release()
 
     def end(self) -> None:
-        """The model is gone: so are its files, unless they are to be kept."""
+        """Called when the weights are garbage-collected: remove the files, unless `kept` is set."""
         if self.kept:
             self.release()
         else:
@@ -113,17 +124,15 @@ class Scratch:
 
 
 def free(folder: Path) -> int:
-    """Bytes a fit may take in a folder: what is free, and what fits that were stopped hold there."""
+    """Bytes that a fit can use in a folder: the free space, and the files of stopped fits."""
     try:
-        left = sum(one.stat().st_size for one in folder.glob("monogram-*/*") if one.name in (TILES, WEIGHTS))
-        return shutil.disk_usage(folder).free + left
+        stopped = sum(file.stat().st_size for file in folder.glob("monogram-*/*") if file.name in (TILES, WEIGHTS))
+        return shutil.disk_usage(folder).free + stopped
     except OSError as error:
-        raise StorageError(
-            f"{folder} cannot hold the files of a fit on disk: {error.strerror or error}; name another folder (scratch)"
-        ) from error
+        raise FolderError(f"{folder} cannot hold the files of a fit on disk: {error.strerror or error}") from error
 
 
-def disk(
+def disk_inverse(
     matrix: Any,
     penalties: Float64,
     *,
@@ -132,30 +141,33 @@ def disk(
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
-) -> Tiled:
-    """C of an m × n matrix by tiles in a folder, with `room` bytes of memory for tiles; goes on where it was stopped.
+    restarted: Callable[[str], None] = ignore,
+) -> DiskInverse:
+    """C of an m × n matrix by tiles in a folder, with `room` bytes of memory; resumes an interrupted fit.
 
     Parameters
     ----------
     matrix : CSR, m × n
-    penalties : one an item
+    penalties : ℓ, one for each item
     folder : Path
-        It must exist. A folder of the fit's own is made in it.
+        It must exist; a subfolder for this fit is created in it.
     room : int
-        Five tiles are held in it; a fit that was begun with tiles that fit in it keeps them.
+        Five tiles must fit in it. An interrupted fit keeps its tile size if that fits.
+    restarted : callable
+        Receives the reason where files of the same fit exist but cannot be resumed from.
     """
     dtype, n = np.dtype(dtype), matrix.shape[1]
     mark = fingerprint(matrix, penalties, dtype)
-    scratch = Scratch(folder, mark)
+    scratch = ScratchFolder(folder, mark)
     tile = tile_size(n, room, dtype.itemsize)
     begun = scratch.tile(mark, dtype)
     if begun is not None and begun <= max(tile, int((room / (HELD * dtype.itemsize)) ** 0.5)):
         tile = begun
     try:
-        tiles = Tiles(scratch.folder, {"mark": mark, "n": n, "tile": tile, "dtype": dtype.name})
+        tiles = Tiles(scratch.folder, {"mark": mark, "n": n, "tile": tile, "dtype": dtype.name}, restarted)
         scratch.tiles = tiles
-        Solver(tiles, stage, threads).run(matrix, penalties)
-        return Tiled(tiles, scratch, stage)
+        TiledSolver(tiles, stage, threads).run(matrix, penalties)
+        return DiskInverse(tiles, scratch, stage)
     except NumericalError:
         scratch.remove()
         raise
@@ -164,12 +176,12 @@ def disk(
         raise
 
 
-class Tiled:
-    """The inverse itself, in the lower tiles of a file."""
+class DiskInverse:
+    """C in the lower tiles of a file."""
 
     solver = "disk"
 
-    def __init__(self, tiles: Tiles, scratch: Scratch, stage: Stage = silent) -> None:
+    def __init__(self, tiles: Tiles, scratch: ScratchFolder, stage: Stage = silent) -> None:
         self.tiles, self.scratch, self._stage = tiles, scratch, stage
         self._finalizer = weakref.finalize(self, scratch.release)
         self.diagonal: Float64 = np.empty(tiles.n)
@@ -181,11 +193,11 @@ class Tiled:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The precision it is held in."""
+        """The precision of the tiles."""
         return self.tiles.dtype
 
     def _slabs(self, key: tuple[int, int]) -> Any:
-        """A tile, some columns at a time: the first of them, and their values."""
+        """Read a tile in slabs: the index of the first column, and the columns."""
         rows, columns = self.tiles.shape(key)
         wide = max(1, SLAB // rows)
         buffer = np.empty(rows * min(wide, columns), self.tiles.dtype)
@@ -199,11 +211,11 @@ class Tiled:
         owner, own = items // tiles.tile, items % tiles.tile
         for index in np.unique(owner).tolist():
             places = np.flatnonzero(owner == index)
-            for j in range(index + 1):  # rows of the tiles to the left, and the diagonal one
+            for j in range(index + 1):  # from rows of the tiles to the left and of the diagonal tile
                 start = tiles.span(j).start
                 for first, part in self._slabs((index, j)):
                     out[start + first : start + first + part.shape[1], places] = part[own[places]].T
-            for place in places:  # columns of those below, and of the diagonal one from the diagonal on
+            for place in places:  # from columns of the tiles below and, from the diagonal on, of the diagonal tile
                 at = int(own[place])
                 for i in range(index, tiles.count):
                     rows = tiles.span(i)
@@ -214,18 +226,18 @@ class Tiled:
         return out
 
     def times(self, block: NDArray[Any]) -> NDArray[Any]:
-        """The product C·block, in the block's precision."""
-        return np.asarray(self.off(block) + self.diagonal.astype(block.dtype)[:, None] * block)
+        """The product C·block, in the precision of the block."""
+        return np.asarray(self.times_off_diagonal(block) + self.diagonal.astype(block.dtype)[:, None] * block)
 
-    def off(self, block: NDArray[Any]) -> NDArray[Any]:
-        """The product (C − diag c)·block, in the block's precision; reads every tile once."""
+    def times_off_diagonal(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The product (C − diag c)·block, in the precision of the block; reads every tile once."""
         tiles, out = self.tiles, np.zeros_like(block)
         for i in range(tiles.count):
             for j in range(i + 1):
                 rows, start = tiles.span(i), tiles.span(j).start
                 for first, part in self._slabs((i, j)):
                     left = slice(start + first, start + first + part.shape[1])
-                    if i == j:  # what lies below the diagonal
+                    if i == j:  # keep the part strictly below the diagonal
                         part[np.arange(len(part))[:, None] <= first + np.arange(part.shape[1])] = 0
                     values = part.astype(block.dtype, copy=False)
                     out[rows] += values @ block[left]
@@ -233,15 +245,15 @@ class Tiled:
         return out
 
     def into_weights(self, scale: Float64, diagonal: Float64, threads: int) -> NDArray[Any]:
-        """C·diag(scale) with the given diagonal in a file of n² values, mapped; the folder goes when it goes.
+        """C·diag(scale) with another diagonal, as a memory-mapped file; the folder is removed with the array.
 
-        The result is C-ordered: row i is what item i of a history adds to every score.
+        The result is C-ordered: row i holds what item i of a history adds to every score.
         """
         tiles, scale = self.tiles, scale.astype(self.tiles.dtype)
         head = hashlib.sha256(scale.tobytes() + diagonal.tobytes()).hexdigest()
         done = self._rows_done(head)
         buffers = np.empty((2, tiles.tile**2), tiles.dtype)
-        with told(tiles.folder, tiles.needed):
+        with storage_errors(tiles.folder, tiles.needed):
             for i in range(tiles.count):
                 if i not in done:
                     self._write_rows(i, scale, diagonal, buffers)
@@ -255,16 +267,16 @@ class Tiled:
         return out
 
     def _rows_done(self, head: str) -> set[int]:
-        """The rows of tiles whose weights are there; those of another head are forgotten before they are replaced."""
-        found, done = "", set[int]()
+        """The rows of tiles whose weights are written; rows of another head do not count."""
+        stored, done = "", set[int]()
         for entry in self.tiles.journal.entries:
             if "head" in entry:
-                found, done = str(entry["head"]), set()
+                stored, done = str(entry["head"]), set()
             elif "row" in entry:
                 done.add(int(entry["row"]))
-        if found == head:
+        if stored == head:
             return done
-        with told(self.tiles.folder, self.tiles.needed):
+        with storage_errors(self.tiles.folder, self.tiles.needed):
             self.tiles.journal.add({"stage": "weights", "head": head})
         return set()
 

@@ -1,10 +1,10 @@
-"""C = (S + Λ)⁻¹ without a square array: (S + Λ)z = h by preconditioned conjugate gradients on the sparse data alone.
+"""Matrix-free solves of (S + Λ)z = h by preconditioned conjugate gradients on the sparse data; no n × n array exists.
 
-Many right-hand sides go side by side, one a column, each with its own steps and its own end; no column knows of the
-others, so that a history has the same bits in any batch. The blocks are held in float32 where that is asked, every sum
-is made in float64, and the solution is held in float64: from time to time the residual h − (S + Λ)z is measured anew in
-float64, and what is left of it is solved for (iterative refinement). So the residual that is told is the true one, and
-float32 limits the speed, not the result. All sums have a fixed order: the threads do not change a bit.
+Many right-hand sides are solved together, one in each column, each with its own step sizes and stopping point. Columns
+do not influence each other, so a history has bit-identical results in any batch. Blocks may be float32; sums and the
+solution are float64. Each round measures the residual h − (S + Λ)z in float64 and solves for what is left of it
+(iterative refinement). So the reported residual is the true one, and float32 affects the speed, not the result. All
+sums have a fixed order: the number of threads does not change a bit.
 """
 
 from __future__ import annotations
@@ -17,28 +17,34 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse.dense import probes
+from monogram.engine.gram.probes import probe_items
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.runtime.jit import kernel
 
 Indices = NDArray[np.integer[Any]]
 
 NAME = "matrix_free"
-TOLERANCE = {"float32": 1e-7, "float64": 1e-11}  # of a history's residual, relative to the history
-INNER = {"float32": 1e-5, "float64": 1e-12}  # what one round reduces the residual to: beyond, rounding has the word
-ROUNDS, STEPS = 8, 2000  # at most: rounds, and steps in one
-ROWS = 1024  # of a sparse matrix, taken by one thread; the sums are by these parts
-SLAB = 8  # columns whose residual is measured at once
-BLOCK = 1_000_000_000  # bytes that the columns solved side by side may take
+TOLERANCE = {"float32": 1e-7, "float64": 1e-11}  # of the residual of a history, relative to the history
+INNER = {"float32": 1e-5, "float64": 1e-12}  # reduction of the residual in a round; rounding allows no more
+ROUNDS, STEPS = 8, 2000  # maximum number of rounds, and of steps in a round
+ROWS = 1024  # rows of a sparse matrix in one task; sums are accumulated by these parts
+SLAB = 8  # columns whose residual is measured together
+BLOCK = 1_000_000_000  # bytes of the columns that are solved together
 USUAL_STEPS = 30
 
 
 @dataclass(frozen=True)
-class Solution:
-    """Columns z (items × histories), ‖r‖/‖h‖ with r = h − (S + Λ)z as measured, zᵀr, steps, and whether all arrived.
+class CgSolution:
+    """The result of `solve`.
 
-    hᵀz + zᵀr is hᵀCh to the square of what z is off: by rᵀCr.
+    Attributes
+    ----------
+    columns : z, items × histories
+    residuals : ‖r‖/‖h‖ with r = h − (S + Λ)z, measured in float64
+    products : zᵀr; hᵀz + zᵀr equals hᵀCh up to rᵀCr, which is quadratic in the error of z
+    steps : of conjugate gradients
+    converged : whether all columns reached the tolerance
     """
 
     columns: Float64
@@ -49,16 +55,16 @@ class Solution:
 
 
 class System:
-    """S + Λ with S = XᵀX, as products with sparse X: by user as it comes, and once more by item.
+    """S + Λ with S = XᵀX as products with the sparse X, stored by user and by item.
 
     Parameters
     ----------
     matrix : CSR, users × items
     penalties : ℓ, each above 0
-    dtype : what the blocks are held in
+    dtype : precision of the blocks
     """
 
-    def __init__(self, matrix: Any, penalties: Float64, dtype: str = "float32") -> None:
+    def __init__(self, matrix: Csr, penalties: Float64, dtype: str = "float32") -> None:
         self.by_user, self.by_item = matrix, matrix.T.tocsr()
         self.penalties, self.dtype = np.asarray(penalties, np.float64), dtype
         self.d = squares(matrix)
@@ -66,12 +72,12 @@ class System:
 
     @property
     def width(self) -> int:
-        """Columns to solve side by side."""
+        """Number of columns to solve together."""
         users, items = self.by_user.shape
         return width(users, items, self.dtype)
 
-    def apply(self, block: NDArray[Any], threads: int) -> tuple[NDArray[Any], Float64]:
-        """(S + Λ)·block in the block's precision, and by column the sum of block∘(S + Λ)block."""
+    def apply(self, block: Float, threads: int) -> tuple[Float, Float64]:
+        """(S + Λ)·block in the precision of the block, and of each column the sum of block∘(S + Λ)block."""
         users, items = self.by_user.shape
         size = block.shape[1]
         middle = np.empty((users, size), block.dtype)
@@ -89,8 +95,8 @@ class System:
         parallel.parallel_for(backward, items, ROWS, threads)
         return out, _total(sums)
 
-    def rest(self, right: Any, solution: Float64, at: Indices, threads: int) -> tuple[NDArray[Any], Float64, Float64]:
-        """r = h − (S + Λ)z of some columns, summed in float64, then held in the working precision; ‖r‖ and zᵀr."""
+    def residual(self, right: Csr, solution: Float64, at: Indices, threads: int) -> tuple[Float, Float64, Float64]:
+        """r = h − (S + Λ)z of some columns, summed in float64 and cast to the working precision; ‖r‖ and zᵀr."""
         out = np.empty((len(solution), len(at)), self.dtype)
         norms, products = np.empty(len(at)), np.empty(len(at))
         for start in range(0, len(at), SLAB):
@@ -105,21 +111,21 @@ class System:
 
 
 def width(users: int, items: int, dtype: str) -> int:
-    """Columns to solve side by side: what fits BLOCK, between 8 and 64 (wider ones leave the caches)."""
+    """Number of columns to solve together: as many as fit in BLOCK bytes, from 8 to 64 (the caches hold no more)."""
     return int(max(8, min(64, BLOCK // column_bytes(users, items, dtype) // 8 * 8)))
 
 
 def column_bytes(users: int, items: int, dtype: str) -> int:
-    """Bytes of one column that is solved for: its solution, three vectors by item, one by user."""
+    """Bytes of one column: its solution, three vectors over the items, one over the users."""
     size = np.dtype(dtype).itemsize
     return items * (8 + 3 * size) + users * size
 
 
-def solve(system: System, right: Any, *, tolerance: float | Float64, threads: int = 1) -> Solution:
-    """Solve (S + Λ)z = h for each row h of a CSR batch (at most `system.width` of them are advisable).
+def solve(system: System, right: Csr, *, tolerance: float | Float64, threads: int = 1) -> CgSolution:
+    """Solve (S + Λ)z = h for each row h of a CSR batch (best at most `system.width` rows).
 
-    A history ends where ‖h − (S + Λ)z‖ is at most `tolerance` (one for all, or one each) times ‖h‖, or where rounding
-    lets it come no nearer.
+    A column stops where ‖h − (S + Λ)z‖ is at most `tolerance` (one for all, or one for each) times ‖h‖, or where a
+    round no longer halves the residual.
     """
     batch, items = right.shape
     sizes = _norms(right)
@@ -133,15 +139,15 @@ def solve(system: System, right: Any, *, tolerance: float | Float64, threads: in
             break
         steps += _descend(system, rest, solution, at, np.maximum(goal[at] / 2, floor * norms[at]), threads)
         before = norms[at]
-        rest, norms[at], products[at] = system.rest(right, solution, at, threads)
+        rest, norms[at], products[at] = system.residual(right, solution, at, threads)
         on = (norms[at] > goal[at]) & (norms[at] < before / 2)
         at, rest = at[on], np.ascontiguousarray(rest[:, on])
     residuals = np.divide(norms, sizes, out=np.zeros_like(sizes), where=sizes > 0)
-    return Solution(solution, residuals, products, steps, bool((norms <= goal).all()))
+    return CgSolution(solution, residuals, products, steps, bool((norms <= goal).all()))
 
 
-def _descend(system: System, rest: NDArray[Any], solution: Float64, at: Indices, goal: Float64, threads: int) -> int:
-    """Conjugate gradients from a residual on, added to the columns `at` of the solution; the number of steps."""
+def _descend(system: System, rest: Float, solution: Float64, at: Indices, goal: Float64, threads: int) -> int:
+    """Run conjugate gradients from a residual, adding to the columns `at` of the solution; the number of steps."""
     inverse = 1 / system.diagonal
     direction = (rest * inverse[:, None]).astype(rest.dtype)
     strength = _total(_products(rest, direction))
@@ -152,8 +158,10 @@ def _descend(system: System, rest: NDArray[Any], solution: Float64, at: Indices,
         on = (squared > goal**2) & (curve > 0)
         if not on.any():
             return step
-        _turned(direction, rest, inverse, np.divide(after, strength, out=np.zeros_like(after), where=on), threads)
-        strength = np.where(on, after, 0.0)  # what has arrived takes no further step
+        _next_directions(
+            direction, rest, inverse, np.divide(after, strength, out=np.zeros_like(after), where=on), threads
+        )
+        strength = np.where(on, after, 0.0)  # a converged column takes no further step
         if 2 * on.sum() <= len(on):
             rest, direction = np.ascontiguousarray(rest[:, on]), np.ascontiguousarray(direction[:, on])
             at, goal, strength = at[on], goal[on], strength[on]
@@ -163,14 +171,14 @@ def _descend(system: System, rest: NDArray[Any], solution: Float64, at: Indices,
 def _moved(
     solution: Float64,
     at: Indices,
-    rest: NDArray[Any],
-    direction: NDArray[Any],
-    image: NDArray[Any],
+    rest: Float,
+    direction: Float,
+    image: Float,
     inverse: Float64,
     size: Float64,
     threads: int,
 ) -> tuple[Float64, Float64]:
-    """A step of each column; the sums of r²/diag and of r² after it."""
+    """Take one step in each column; the sums of r²/diag and of r² after it."""
     sums = np.zeros((2, -(-len(rest) // ROWS), rest.shape[1]))
 
     def move(start: int, stop: int) -> None:
@@ -180,72 +188,72 @@ def _moved(
     return _total(sums[0]), _total(sums[1])
 
 
-def _turned(direction: NDArray[Any], rest: NDArray[Any], inverse: Float64, ratio: Float64, threads: int) -> None:
-    """The next directions, in place."""
+def _next_directions(direction: Float, rest: Float, inverse: Float64, ratio: Float64, threads: int) -> None:
+    """Compute the next directions in place."""
 
-    def turn(start: int, stop: int) -> None:
-        _turn(direction, rest, inverse, ratio, start, stop)
+    def update(start: int, stop: int) -> None:
+        _update_directions(direction, rest, inverse, ratio, start, stop)
 
-    parallel.parallel_for(turn, len(rest), ROWS, threads)
+    parallel.parallel_for(update, len(rest), ROWS, threads)
 
 
-def units(items: Indices, size: int) -> Any:
+def units(items: Indices, size: int) -> Csr:
     """The unit vectors of some items, as a CSR batch."""
-    one = np.ones(len(items), np.float32)
-    return sp.csr_array((one, np.asarray(items, np.int64), np.arange(len(items) + 1)), shape=(len(items), size))
+    ones = np.ones(len(items), np.float32)
+    return sp.csr_array((ones, np.asarray(items, np.int64), np.arange(len(items) + 1)), shape=(len(items), size))
 
 
 def certificate(system: System, *, tolerance: float, threads: int = 1) -> tuple[float, float]:
-    """How far the columns of B are from the truth, on eight probe columns: bounds of what `inverse.certificate` gives.
+    """Residual and error of the columns of B on eight probes: upper bounds of what `inverse.certificate` returns.
 
-    With r = e_j − (S + Λ)z the column of (S + Λ)B − S is r/c_j off the diagonal, and B is off by at most
-    ‖r‖/(c_j·min ℓ). Where that is large beside the largest entry of B, the columns are compared with ones solved a
-    thousand times finer.
+    With r = e_j − (S + Λ)z the column of (S + Λ)B − S is r/c_j off the diagonal, and the error of B is at most
+    ‖r‖/(c_j·min ℓ). Where this bound is large relative to max|B|, the columns are compared with columns solved to a
+    thousandth of the tolerance.
     """
-    chosen = probes(system.d)
+    chosen = probe_items(system.d)
     if not len(chosen):
         return 0.0, 0.0
     right, own = units(chosen, len(system.penalties)), (chosen, np.arange(len(chosen)))
-    found = solve(system, right, tolerance=tolerance, threads=threads)
-    c = found.columns[own]
-    slopes = _off(found.columns, own) / c
+    solved = solve(system, right, tolerance=tolerance, threads=threads)
+    c = solved.columns[own]
+    slopes = _without_diagonal(solved.columns, own) / c
     largest = max(float(np.abs(slopes).max()), 1e-30)
-    residual = float((found.residuals / c).max() / system.d.max())
-    error = float((found.residuals / c).max() / system.penalties[system.d > 0].min()) / largest
+    residual = float((solved.residuals / c).max() / system.d.max())
+    error = float((solved.residuals / c).max() / system.penalties[system.d > 0].min()) / largest
     if error > 1e-3:
         finer = solve(system, right, tolerance=tolerance / 1000, threads=threads).columns
-        error = float(np.abs(_off(finer, own) / finer[own] - slopes).max()) / largest
+        error = float(np.abs(_without_diagonal(finer, own) / finer[own] - slopes).max()) / largest
     return residual, error
 
 
-def _off(columns: Float64, own: Any) -> Float64:
+def _without_diagonal(columns: Float64, own: Any) -> Float64:
     out = columns.copy()
     out[own] = 0.0
     return out
 
 
-def _norms(rows: Any) -> Float64:
+def _norms(rows: Csr) -> Float64:
     out = np.zeros(rows.shape[0])
     _row_norms(rows.indptr, rows.data, out)
     return out
 
 
-def _add_rows(right: Any, rows: Indices, out: NDArray[Any]) -> None:
+def _add_rows(right: Csr, rows: Indices, out: Float) -> None:
     """Add rows of a CSR batch to the columns of a block."""
     for k, row in enumerate(rows):
         part = slice(right.indptr[row], right.indptr[row + 1])
         out[right.indices[part], k] += right.data[part].astype(out.dtype)
 
 
-def _products(first: NDArray[Any], second: NDArray[Any]) -> Float64:
-    """Sums of first∘second by column, in parts."""
+def _products(first: Float, second: Float) -> Float64:
+    """Sums of first∘second of each column, by parts of ROWS rows."""
     sums = np.zeros((-(-len(first) // ROWS), first.shape[1]))
     _dots(first, second, sums, ROWS)
     return sums
 
 
 def _total(sums: Float64) -> Float64:
-    """Sums by column, row after row: NumPy's own order depends on the number of columns."""
+    """Column sums, row after row: the order of NumPy's sum depends on the number of columns."""
     out = np.zeros(sums.shape[1])
     _add_up(sums, out)
     return out
@@ -329,7 +337,7 @@ def _move(
     start: int,
     stop: int,
 ) -> None:
-    """A step along the directions; part gets the sums of r²/diag and of r²."""
+    """Take a step along the directions; `part` receives the sums of r²/diag and of r²."""
     for row in range(start, stop):
         for t in range(len(size)):
             solution[row, at[t]] += size[t] * direction[row, t]
@@ -340,7 +348,7 @@ def _move(
 
 
 @kernel
-def _turn(direction: Any, rest: Any, inverse: Any, ratio: Any, start: int, stop: int) -> None:
+def _update_directions(direction: Any, rest: Any, inverse: Any, ratio: Any, start: int, stop: int) -> None:
     for row in range(start, stop):
         for t in range(len(ratio)):
             direction[row, t] = rest[row, t] * inverse[row] + ratio[t] * direction[row, t]

@@ -1,9 +1,9 @@
-"""c = diag C without C: exact for items that are solved for, else estimated by probes, with a standard error each.
+"""c = diag C without forming C: solved for popular items, estimated by random probes (with standard errors) for others.
 
-For an item, c_j = (C·e_j)_j. For the others, probes v of random signs: E[v_j·(C(s∘v))_j/s_j] = c_j, with the relative
-variance Σ_{i≠j} (C_ij·s_i/(s_j·c_j))². With s² = diag(S + Λ) popular items do not drown in the noise of all the others;
-the probes are zero on the items solved for, so that those add no noise; and the part of the noise that runs with the
-first order of C, −D⁻¹(S − diag d)D⁻¹ with D = diag(S + Λ), whose own diagonal is 0, is taken out by regression on it.
+A solved item has c_j = (C·e_j)_j. For the others, probes v of random signs: E[v_j·(C(s∘v))_j/s_j] = c_j, with the
+relative variance Σ_{i≠j} (C_ij·s_i/(s_j·c_j))². Three choices reduce the variance: the scale s² = diag(S + Λ); probes
+that are 0 on the solved items; and a control variate, the first-order term −D⁻¹(S − diag d)D⁻¹ of C with
+D = diag(S + Λ), whose diagonal is known to be 0.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.inverse import matrix_free
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.engine.runtime.progress import Stage, silent
 
 Indices = NDArray[np.integer[Any]]
 
-ERROR = {"float32": 1e-7, "float64": 1e-12}  # of a c that is solved for, relative: a bound
-COARSE = 1e-4  # of a probe: far below its noise
-EXACT = 256  # most popular items, whose c is solved for
+ERROR = {"float32": 1e-7, "float64": 1e-12}  # bound of the relative error of a solved c
+COARSE = 1e-4  # tolerance of a probe: far below its noise
+EXACT = 256  # most popular items, whose c is solved for exactly
 PROBES = 128
 
 
 def fitted(items: int, diagonal: bool) -> int:
-    """Columns that a fit solves for: those of the certificate, and those of the diagonal."""
+    """Number of columns that a fit solves for: the certificate, and the diagonal."""
     return min(items, 8) + (min(items, EXACT + PROBES) if diagonal else 0)
 
 
 @dataclass(frozen=True)
 class Diagonal:
-    """c = diag C, and the standard error of each: 0 where it was solved for."""
+    """c = diag C, and the standard error of each entry: 0 where it was solved for."""
 
     values: Float64
     errors: Float64
@@ -48,22 +48,22 @@ class Diagonal:
 def exact_diagonal(
     system: matrix_free.System, items: Indices, threads: int, stage: Stage = silent
 ) -> tuple[Float64, bool]:
-    """c of some items by their columns of C, right to ERROR; whether all arrived.
+    """c of some items from their columns of C, to the relative error ERROR; and whether all solves converged.
 
-    With r = e_j − (S + Λ)z, c_j = z_j + zᵀr + rᵀCr, and rᵀCr ≤ ‖r‖²/min ℓ: half the digits are enough for z.
+    With r = e_j − (S + Λ)z, c_j = z_j + zᵀr + rᵀCr, and rᵀCr ≤ ‖r‖²/min ℓ: half the digits of z are enough.
     """
-    out, arrived = np.empty(len(items)), True
+    out, converged = np.empty(len(items)), True
     error, least = ERROR[system.dtype], system.penalties.min()
     for start in range(0, len(items), system.width):
         mine = np.asarray(items[start : start + system.width])
         tolerance = np.sqrt(error * least / system.diagonal[mine])
-        found = matrix_free.solve(
+        solved = matrix_free.solve(
             system, matrix_free.units(mine, len(system.penalties)), tolerance=tolerance, threads=threads
         )
-        out[start : start + len(mine)] = found.columns[mine, np.arange(len(mine))] + found.products
-        arrived &= found.converged
+        out[start : start + len(mine)] = solved.columns[mine, np.arange(len(mine))] + solved.products
+        converged &= solved.converged
         stage("diagonal", len(mine))
-    return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), arrived
+    return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), converged
 
 
 def diagonal(
@@ -75,14 +75,14 @@ def diagonal(
     threads: int = 1,
     stage: Stage = silent,
 ) -> Diagonal:
-    """c: solved for the `exact` (EXACT) most popular items, estimated by `number` (PROBES) probes for the rest.
+    """c: solved for the `exact` (EXACT) most popular items, estimated by `number` (PROBES) probes for the others.
 
-    Where there are no more items than columns to be solved, all are solved for.
+    Where there are at most as many items as columns to solve, all are solved for.
     """
     exact, number = EXACT if exact is None else exact, PROBES if number is None else max(3, number)
-    values, errors = 1 / system.penalties, np.zeros(len(system.penalties))  # an item nobody used: 1/ℓ
-    used = np.flatnonzero(system.d)
-    order = used[np.argsort(-system.d[used], kind="stable")]
+    values, errors = 1 / system.penalties, np.zeros(len(system.penalties))  # an item without events: 1/ℓ
+    live = np.flatnonzero(system.d)
+    order = live[np.argsort(-system.d[live], kind="stable")]
     first = order if len(order) <= exact + number else order[:exact]
     values[first] = exact_diagonal(system, first, threads, stage)[0]
     others = np.sort(order[len(first) :])
@@ -94,42 +94,42 @@ def diagonal(
 def _estimate(
     system: matrix_free.System, items: Indices, number: int, seed: int, threads: int, stage: Stage
 ) -> tuple[Float64, Float64]:
-    """Means of v_j·(C(s∘v))_j/s_j over the probes less what the first order explains, and their standard errors."""
+    """Means of v_j·(C(s∘v))_j/s_j over the probes, corrected by the control variate, and their standard errors."""
     rng = np.random.default_rng(seed)
     scale = np.sqrt(system.diagonal[items])
-    seen = _Moments(len(items))
+    moments = _Moments(len(items))
     for start in range(0, number, system.width):
         size = min(system.width, number - start)
         signs = rng.integers(0, 2, (size, len(items)), dtype=np.int8) * 2 - 1
         places, pointers = np.tile(items, size), np.arange(size + 1) * len(items)
         right = sp.csr_array(((signs * scale).ravel(), places, pointers), shape=(size, len(system.penalties)))
-        found = matrix_free.solve(system, right, tolerance=COARSE, threads=threads).columns
+        columns = matrix_free.solve(system, right, tolerance=COARSE, threads=threads).columns
         for first in range(0, size, matrix_free.SLAB):
             mine = slice(first, min(first + matrix_free.SLAB, size))
-            known = _off_products(system, items, signs[mine].T / scale[:, None], threads)
+            first_order = _off_diagonal_products(system, items, signs[mine].T / scale[:, None], threads)
             sign = signs[mine].T / scale[:, None]
-            seen.add(sign * found[items, mine], sign * known / system.diagonal[items][:, None])
+            moments.add(sign * columns[items, mine], sign * first_order / system.diagonal[items][:, None])
         stage("diagonal", size)
-    mean, errors = seen.estimate()
+    mean, errors = moments.estimate()
     return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors
 
 
-def _off_products(system: matrix_free.System, items: Indices, block: Float64, threads: int) -> Float64:
-    """(S − diag d)·block for a block that is zero beside some items, at these items."""
+def _off_diagonal_products(system: matrix_free.System, items: Indices, block: Float64, threads: int) -> Float64:
+    """The rows of some items of (S − diag d)·block, for a block that is 0 on all other items."""
     whole = np.zeros((len(system.penalties), block.shape[1]))
     whole[items] = block
     return np.asarray(system.apply(whole, threads)[0][items] - system.diagonal[items][:, None] * block)
 
 
 class _Moments:
-    """Means of samples and of a companion whose mean is known to be 0, and their spreads."""
+    """Running means and covariances of samples and of a control variate with mean 0 (Welford's algorithm)."""
 
     def __init__(self, size: int) -> None:
         self.number = 0
         self.sample, self.other, self.own, self.both, self.others = (np.zeros(size) for _ in range(5))
 
     def add(self, samples: Float64, others: Float64) -> None:
-        """Take columns of samples into account, one after the other."""
+        """Add columns of samples, one after the other."""
         for sample, other in zip(samples.T, others.T, strict=True):
             self.number += 1
             step, beside = sample - self.sample, other - self.other
@@ -140,14 +140,14 @@ class _Moments:
             self.others += beside * (other - self.other)
 
     def estimate(self) -> tuple[Float64, Float64]:
-        """The mean less the part of its chance deviation that the companion shows, and the standard error of that."""
+        """The mean corrected by regression on the control variate, and its standard error."""
         slope = np.divide(self.both, self.others, out=np.zeros_like(self.both), where=self.others > 0)
         left = np.maximum(self.own - slope * self.both, 0.0)
         return self.sample - slope * self.other, np.sqrt(left / (self.number * (self.number - 2)))
 
 
-def warm(matrix: Any, dtype: str) -> None:
-    """Compile what a fit will call, on data as small as can be."""
+def warm(matrix: Csr, dtype: str) -> None:
+    """Compile the kernels of a fit on very small data."""
     system = matrix_free.System(matrix, np.ones(matrix.shape[1]), dtype)
     _estimate(system, np.arange(matrix.shape[1]), 3, 0, 1, silent)
     matrix_free.certificate(system, tolerance=0.1)

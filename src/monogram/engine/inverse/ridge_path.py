@@ -1,13 +1,14 @@
-"""C = (S + l2·E)⁻¹ for many l2, from one eigendecomposition.
+"""The ridge path: C = (S + l2·E)⁻¹ for many values of l2, from one eigendecomposition.
 
 Penalties ℓ = l2 + (p/q)·d of one ratio r = (p/q)/l2 are l2·E with E = diag(1 + r·d). With E^-½SE^-½ = V·diag(s)·Vᵀ and
-U = E^-½V, C = U·diag(1/(s + l2))·Uᵀ for every l2: its diagonal costs n², the scores of m histories 2mn², none n³.
+U = E^-½V, C = U·diag(1/(s + l2))·Uᵀ for every l2: its diagonal costs n² operations, the scores of m histories 2mn².
 
-On items that a history does not hold, hC = −(hU)·diag(s/(l2·(s + l2)))·Uᵀ: the part E⁻¹/l2 of C touches the history's
-own items only. So nothing cancels in the scores.
+On items outside a history h, hC = −(hU)·diag(s/(l2·(s + l2)))·Uᵀ: the part E⁻¹/l2 of C affects the items of the history
+only. So the scores suffer no cancellation.
 
-The decomposition is made in float64 whatever U is then held in: its errors are roundings of the largest eigenvalue,
-where those of a Cholesky factorisation are of each item's own size. In float32 it would change lists at a usual l2.
+The eigendecomposition is computed in float64 whatever the precision of U: its errors scale with the largest
+eigenvalue, while those of a Cholesky factorisation scale with the size of each item. In float32 lists would change at
+a typical l2.
 """
 
 from __future__ import annotations
@@ -16,29 +17,21 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import gram
 from monogram.engine.gram.operators import multiply
-from monogram.engine.plan import WORKSPACE, Cost, Size, calibrate
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.errors import NumericalError
 
-# Times relative to n³ flops of our factorisation and inverse, as measured with one thread. They are constants, so that
-# which way is taken does not depend on the day.
-EIGEN = {"float32": 14.0, "float64": 6.5}  # the eigendecomposition, over n³; it is in float64 beside either
-SLOW = 600  # items it takes longer than that by: small ones have little to multiply
-SUM = 25.0  # to add one entry of a row of weights to a score
-PRODUCT = 0.75  # a flop of a plain product
-LARGEST = 15_000  # items: beyond, LAPACK's threaded parts are not to be trusted
-COARSE = 10.0  # l2 must be at least so many roundings of the largest eigenvalue
-BLOCK = 1024  # histories at once
+LARGEST = 15_000  # items: beyond, the threaded LAPACK routines are unreliable
+COARSE = 10.0  # l2 must be at least this many rounding units of the largest eigenvalue
+BLOCK = 1024  # histories scored at once
 SLAB = 256
 
 
-class Path:
-    """U and s of a Gram and a diagonal E.
+class RidgePath:
+    """U and s of a Gram matrix and a diagonal E.
 
     Parameters
     ----------
@@ -46,11 +39,11 @@ class Path:
     basis : U = E^-½V, n × n, C-ordered
     """
 
-    def __init__(self, values: Float64, basis: NDArray[Any], threads: int = 1) -> None:
+    def __init__(self, values: Float64, basis: Float, threads: int = 1) -> None:
         self.values, self.basis, self.threads = values, basis, threads
 
     def diagonals(self, l2s: Any) -> Float64:
-        """The diagonal of C for each l2, one a row, summed in float64."""
+        """The diagonal of C for each l2, one in each row, summed in float64."""
         shares = 1 / (self.values[:, None] + np.asarray(l2s, np.float64))
         out = np.empty((len(self.basis), shares.shape[1]))
         for start in range(0, len(out), SLAB):
@@ -58,30 +51,33 @@ class Path:
             out[rows] = self.basis[rows].astype(np.float64) ** 2 @ shares
         return np.ascontiguousarray(out.T)
 
-    def prepare(self, histories: Any) -> NDArray[Any]:
+    def prepare(self, histories: Csr) -> Float:
         """The product hU of a CSR batch: the part of the scores that all l2 share."""
         return multiply(histories, self.basis, self.threads)
 
-    def scores(self, prepared: NDArray[Any], l2: float) -> NDArray[Any]:
-        """The part of −hC that is right for items the histories do not hold (histories × items)."""
+    def scores(self, prepared: Float, l2: float) -> Float:
+        """−hC for the items outside each history (histories × items); other entries are undefined."""
         shares = (self.values / (l2 * (self.values + l2))).astype(self.basis.dtype)
         return np.asarray((prepared * shares) @ self.basis.T)
 
 
 def decompose(
-    matrix: Any, scale: Float64, *, known: NDArray[Any] | None = None, dtype: Any = np.float32, threads: int = 1
-) -> Path:
-    """The path of an m × n matrix and the diagonal `scale` of E; where the Gram is `known`, from a copy of it."""
+    matrix: Csr, scale: Float64, *, known_gram: Float | None = None, dtype: Any = np.float32, threads: int = 1
+) -> RidgePath:
+    """The ridge path of an m × n matrix and the diagonal `scale` of E.
+
+    `known_gram` is the Gram matrix (lower triangle) where it exists already; it is not changed.
+    """
     n = matrix.shape[1]
     square = np.empty((n, n), order="F")
-    if known is None:
+    if known_gram is None:
         gram(matrix, square, threads=threads)
     root = 1 / np.sqrt(scale)
 
-    source = square if known is None else known
+    source = square if known_gram is None else known_gram
 
     def scaled(start: int, stop: int) -> None:
-        for j in range(start, stop):  # the lower triangle: nothing is in the other
+        for j in range(start, stop):  # the lower triangle only
             np.multiply(source[j:, j], root[j] * root[j:], out=square[j:, j])
 
     parallel.parallel_for(scaled, n, max(1, n // (4 * threads)), threads)
@@ -91,13 +87,13 @@ def decompose(
         raise NumericalError(f"the eigendecomposition of the Gram failed: {error}") from error
     basis = np.empty((n, n), dtype)
     np.multiply(vectors, root[:, None], out=basis, casting="same_kind")
-    return Path(np.maximum(values, 0.0), basis, threads)
+    return RidgePath(np.maximum(values, 0.0), basis, threads)
 
 
-def lowest(matrix: Any, scale: Float64, dtype: Any) -> float:
-    """The smallest l2 for which a path in this precision is as good as an inverse.
+def lowest(matrix: Csr, scale: Float64, dtype: Any) -> float:
+    """The smallest l2 for which a ridge path in this precision is as accurate as an inverse.
 
-    Below some roundings of the largest eigenvalue, which is estimated here by a few products, neither is exact.
+    It is a multiple of the rounding error of the largest eigenvalue, which is estimated by power iteration.
     """
     root = 1 / np.sqrt(scale)
     vector, top = np.ones(len(scale)), 0.0
@@ -108,25 +104,3 @@ def lowest(matrix: Any, scale: Float64, dtype: Any) -> float:
         vector = root * (matrix.T @ (matrix @ (root * (vector / length))))
         top = float(np.linalg.norm(vector))
     return COARSE * float(np.finfo(dtype).eps) * top
-
-
-def cost(size: Size, values: int, users: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The price of a path of so many values of l2, and of scoring histories with each; the Gram is there already.
-
-    Parameters
-    ----------
-    users, events : of the histories that are scored
-    """
-    dtype, n = np.dtype(dtype), float(size.items)
-    flops = EIGEN[dtype.name] * n**2 * (n + SLOW) + SUM * events * n + values * (2 * PRODUCT * users + 2) * n**2
-    # What is decomposed and LAPACK's room, then the basis beside the vectors and a few blocks of histories.
-    taken = 3 * 8 * size.items**2 + 3 * min(users, BLOCK) * size.items * dtype.itemsize + WORKSPACE
-    return Cost("path", taken, flops, flops / calibrate(dtype.name, threads)[0])
-
-
-def by_inverses(size: Size, values: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The price of the same by an inverse for each l2."""
-    n = float(size.items)
-    flops = values * (n**3 + SUM * events * n)
-    taken = size.items**2 * np.dtype(dtype).itemsize + WORKSPACE
-    return Cost("primal", taken, flops, flops / calibrate(np.dtype(dtype).name, threads)[0])

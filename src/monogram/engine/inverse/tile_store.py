@@ -1,11 +1,11 @@
-"""The lower tiles of a large square matrix in one file, with a journal: killed at any moment, it goes on as if never.
+"""The lower tiles of a large square matrix in one file, with a journal: a fit resumes after a crash at any moment.
 
-A tile is never overwritten. Its new value goes to a free slot of the file and is flushed to the disk; then one line of
-the journal says where it is, and is flushed; only then is its former slot free. What a crash leaves is a line that is
-not whole, which is dropped, and a slot that no line speaks of, which is free.
+A tile is never overwritten. Its new value is written to a free slot of the file and flushed to the disk; then a line of
+the journal records the slot, and is flushed; only then is the former slot free. A crash can leave an incomplete last
+line, which is dropped, and a slot without a line, which counts as free.
 
-Files are read and written by position, not mapped: what is in memory are our own buffers and nothing else, and a full
-disk is an error that can be caught, where a mapped page ends the process.
+Files are read and written by position, not memory-mapped: memory use is that of the buffers alone, and a full disk
+raises an error that can be caught, while a fault in a mapped page would end the process.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import json
 import os
 import shutil
 import threading
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,25 +24,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.runtime.memory import show
-from monogram.errors import MonogramWarning, StorageError
+from monogram.errors import StorageError
 
 FORMAT = 1
 JOURNAL, TILES, WEIGHTS, LOCK = "journal.jsonl", "tiles", "weights", "lock"
-NOTHING = "nothing was begun"
+NOTHING = "no journal"
 Key = tuple[int, int]
 
 
+class FolderError(StorageError):
+    """A folder cannot hold the files of a fit on disk."""
+
+
 @contextlib.contextmanager
-def told(folder: Path, needed: int) -> Iterator[None]:
-    """Inside, what goes wrong with the files is said with the place, the space, and what to do."""
+def storage_errors(folder: Path, needed: int) -> Iterator[None]:
+    """Turn an OSError inside the block into a StorageError that names the folder, the space needed and what to do."""
     try:
         yield
     except StorageError:
         raise
     except OSError as error:
         raise StorageError(
-            f"the fit on disk stopped: {error.strerror or error}. It needs {show(needed)} in {folder} in all. What is "
-            "finished is kept there, and the same fit goes on from it once there is room and it may write there"
+            f"the fit on disk stopped: {error.strerror or error}. It needs {show(needed)} in {folder} in all. The "
+            "finished part is kept there; the same fit resumes from it once the folder has room and can be written to"
         ) from error
 
 
@@ -56,25 +59,25 @@ def put(file: BinaryIO, position: int, values: NDArray[Any]) -> None:
 
 
 def get(file: BinaryIO, position: int, out: NDArray[Any]) -> None:
-    """Fill a contiguous vector from a position."""
+    """Fill a contiguous vector with the bytes at a position."""
     raw = out.data.cast("B")
     file.seek(position)
     while len(raw):
         count = file.readinto(raw)  # type: ignore[attr-defined]
         if not count:
-            raise StorageError(f"{file.name} was cut short while it was used; remove it and begin the fit anew")
+            raise StorageError(f"{file.name} was cut short while it was in use; remove it and start the fit again")
         raw = raw[count:]
 
 
-class Journal:
-    """Lines of JSON, each on the disk before `add` returns. The first line says what they are about."""
+class TileJournal:
+    """Lines of JSON, each on the disk before `add` returns. The first line identifies the fit."""
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path, self.about = path, about
         self.entries: list[dict[str, Any]] = []
 
     def read(self) -> str:
-        """Take up what is there; the answer is why it cannot be used, or nothing. A half-written last line goes."""
+        """Read the entries. Return why the journal cannot be used, or ""; an incomplete last line is dropped."""
         raw = self.path.read_bytes() if self.path.exists() else b""
         whole = raw[: raw.rfind(b"\n") + 1]
         if not whole:
@@ -82,9 +85,9 @@ class Journal:
         try:
             lines = [json.loads(line) for line in whole.splitlines()]
         except ValueError:
-            return "a line of it cannot be read"
+            return "one of its lines cannot be read"
         if lines[0] != self.about or not all(isinstance(line, dict) for line in lines):
-            return "it is of another fit, or of another version"
+            return "it belongs to another fit or another version"
         if len(whole) < len(raw):
             with self.path.open("r+b") as file:
                 file.truncate(len(whole))
@@ -93,14 +96,14 @@ class Journal:
         return ""
 
     def begin(self) -> None:
-        """Forget what is there."""
+        """Start an empty journal."""
         self.entries = []
         with self.path.open("wb") as file:
             _line(file, self.about)
         _sync_folder(self.path.parent)
 
     def add(self, entry: dict[str, Any]) -> None:
-        """Write one line."""
+        """Append one line."""
         with self.path.open("ab") as file:
             _line(file, entry)
         self.entries.append(entry)
@@ -113,7 +116,7 @@ def _line(file: BinaryIO, entry: dict[str, Any]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system opens a folder
+    with contextlib.suppress(OSError):  # not every system can open a folder
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -122,14 +125,18 @@ def _sync_folder(folder: Path) -> None:
 
 
 def slots(n: int, tile: int) -> int:
-    """Places for tiles in the file: the lower triangle, and one more for the value that is being written."""
+    """Slots in the file of tiles: the lower triangle, and one more for the tile that is being written."""
     count = -(-n // tile)
     return count * (count + 1) // 2 + 1
 
 
 def disk_bytes(n: int, tile: int, itemsize: int) -> int:
-    """What the files take: the tiles, and the whole weights."""
+    """Bytes of the files on disk: the tiles, and the n × n weights."""
     return (slots(n, tile) * tile * tile + n * n) * itemsize
+
+
+def ignore(_: str) -> None:
+    """Ignore the reason of a restart."""
 
 
 class Tiles:
@@ -138,34 +145,32 @@ class Tiles:
     Parameters
     ----------
     folder : Path
-        Of this matrix alone; it is made where it is not there.
-    about : what the journal's first line must say: the problem, and `n`, `tile`, `dtype`
+        The folder of this matrix alone.
+    about : the first line of the journal: the fingerprint of the problem, and `n`, `tile`, `dtype`
+    restarted : receives the reason where a journal exists but cannot be resumed from
     """
 
-    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, about: dict[str, Any], restarted: Callable[[str], None] = ignore) -> None:
+        self._restarted = restarted
         self.folder, self.n, self.tile = folder, int(about["n"]), int(about["tile"])
         self.dtype: np.dtype[Any] = np.dtype(about["dtype"])
         self.count = -(-self.n // self.tile)
         self.needed = disk_bytes(self.n, self.tile, self.dtype.itemsize)
-        self.journal = Journal(folder / JOURNAL, {"format": FORMAT} | about)
+        self.journal = TileJournal(folder / JOURNAL, {"format": FORMAT} | about)
         self._lock = threading.Lock()
-        with told(folder, self.needed):
+        with storage_errors(folder, self.needed):
             self._open()
 
     def _open(self) -> None:
         sizes = {TILES: slots(self.n, self.tile) * self._slot, WEIGHTS: self.n**2 * self.dtype.itemsize}
         trouble = self.journal.read()
         if not trouble and any(_length(self.folder / name) != size for name, size in sizes.items()):
-            trouble = "a file beside it was cut short"
+            trouble = "a file beside it has the wrong length"
         if not trouble:
-            trouble = self._take_up()
+            trouble = self._replay()
         if trouble:
             if trouble != NOTHING:
-                warnings.warn(
-                    f"the journal in {self.folder} cannot be gone on from ({trouble}): the fit begins anew",
-                    MonogramWarning,
-                    stacklevel=2,
-                )
+                self._restarted(f"the journal in {self.folder} cannot be resumed from ({trouble})")
             self._begin(sizes)
         self._reader, self._writer = (self._file(TILES) for _ in range(2))
         self.weights = self._file(WEIGHTS)
@@ -174,15 +179,15 @@ class Tiles:
         return (self.folder / name).open("r+b", buffering=0)
 
     def _begin(self, sizes: dict[str, int]) -> None:
-        """Reserve the room, then begin the journal: no journal speaks of files that are not there."""
+        """Reserve the space on disk, then start the journal, so that a journal never refers to missing files."""
         (self.folder / JOURNAL).unlink(missing_ok=True)
         for name in sizes:
             (self.folder / name).unlink(missing_ok=True)
         free = shutil.disk_usage(self.folder).free
         if free < self.needed:
-            raise StorageError(
+            raise FolderError(
                 f"the fit on disk needs {show(self.needed)} in {self.folder}, which has {show(free)} free; nothing was "
-                "written: make room, or name another folder (scratch)"
+                "written"
             )
         for name, size in sizes.items():
             with (self.folder / name).open("wb") as file:
@@ -192,8 +197,8 @@ class Tiles:
         self._free = list(range(slots(self.n, self.tile)))
         self.journal.begin()
 
-    def _take_up(self) -> str:
-        """Replay the journal; the answer is what is wrong with it, or nothing."""
+    def _replay(self) -> str:
+        """Replay the journal. Return what is wrong with it, or ""."""
         self.place, self.stage = {}, {}
         for entry in self.journal.entries:
             try:
@@ -201,10 +206,10 @@ class Tiles:
                 self.place |= pairs
                 self.stage |= {key: str(entry["stage"]) for key, _ in pairs}
             except (KeyError, TypeError, ValueError):
-                return "a line of it cannot be read"
+                return "one of its lines cannot be read"
         taken = set(self.place.values())
         if len(taken) < len(self.place) or not taken <= set(range(slots(self.n, self.tile))):
-            return "it speaks of places that are not there"
+            return "it refers to slots that do not exist"
         self._free = sorted(set(range(slots(self.n, self.tile))) - taken)
         return ""
 
@@ -213,34 +218,34 @@ class Tiles:
         return self.tile * self.tile * self.dtype.itemsize
 
     def span(self, index: int) -> slice:
-        """The rows of the matrix in a row of tiles."""
+        """The rows of the matrix that a row of tiles covers."""
         return slice(index * self.tile, min(self.n, (index + 1) * self.tile))
 
     def shape(self, key: Key) -> Key:
-        """Rows and columns of a tile; those at the end are smaller."""
-        rows, columns = (len(range(self.n)[self.span(one)]) for one in key)
+        """Rows and columns of a tile; the last tiles are smaller."""
+        rows, columns = (len(range(self.n)[self.span(index)]) for index in key)
         return rows, columns
 
     def read(self, key: Key, buffer: NDArray[Any], columns: slice = slice(None)) -> NDArray[Any]:
-        """A tile, or some of its columns, in Fortran order at the beginning of a buffer."""
+        """Read a tile, or some of its columns, in Fortran order into the beginning of a buffer."""
         rows, width = self.shape(key)
         first, last, _ = columns.indices(width)
         out = buffer[: rows * (last - first)]
-        with told(self.folder, self.needed), self._lock:
+        with storage_errors(self.folder, self.needed), self._lock:
             get(self._reader, self.place[key] * self._slot + rows * first * self.dtype.itemsize, out)
         return out.reshape((rows, last - first), order="F")
 
     def write(self, key: Key, stage: str, values: NDArray[Any]) -> None:
-        """A tile's new value, on the disk when this returns."""
-        with told(self.folder, self.needed):
+        """Store the new value of a tile; it is on the disk when this returns."""
+        with storage_errors(self.folder, self.needed):
             slot = self._free[0]
             put(self._writer, slot * self._slot, values)
             os.fsync(self._writer.fileno())
             self._mark(stage, {key: slot})
 
-    def lay(self, keys: list[Key], first: int, panel: NDArray[Any], buffer: NDArray[Any]) -> None:
-        """Columns of new tiles, one below the other, from a column of theirs on; `mark` says that they are whole."""
-        with told(self.folder, self.needed):
+    def write_columns(self, keys: list[Key], first: int, panel: NDArray[Any], buffer: NDArray[Any]) -> None:
+        """Write some columns of a column of new tiles, from column `first` on; `mark` records them when complete."""
+        with storage_errors(self.folder, self.needed):
             top = self.span(keys[0][0]).start
             for key, slot in zip(keys, self._free, strict=False):
                 rows = self.span(key[0])
@@ -249,8 +254,8 @@ class Tiles:
                 put(self._writer, slot * self._slot + len(part) * first * self.dtype.itemsize, part)
 
     def mark(self, stage: str, keys: list[Key]) -> None:
-        """What `lay` wrote is whole."""
-        with told(self.folder, self.needed):
+        """Record the tiles that `write_columns` has completed."""
+        with storage_errors(self.folder, self.needed):
             os.fsync(self._writer.fileno())
             self._mark(stage, dict(zip(keys, self._free, strict=False)))
 
@@ -262,13 +267,13 @@ class Tiles:
         self.stage |= dict.fromkeys(placed, stage)
 
     def close(self) -> None:
-        """Close the files; they stay."""
+        """Close the files without removing them."""
         for file in (self._reader, self._writer, self.weights):
             file.close()
 
 
 def reserve(file: BinaryIO, size: int) -> None:
-    """Give a new file its size, and its room on the disk where the system can promise it."""
+    """Give a new file its size, and reserve the space on disk where the system supports that."""
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file.fileno(), 0, size)

@@ -1,15 +1,15 @@
-"""Exact changes of an inverse: rows of data come and go, penalties move, and nothing is factorised again.
+"""Exact updates of an inverse by the Woodbury identity: rows are added or removed, penalties change.
 
-*primal*. A = S + Λ becomes A + Fᵀ·diag(σ)·F with σ = ±1: F has a sparse row for each row of data that comes (+) or goes
-(−), and one for each penalty that moves, with the root of the difference in it. Then (Woodbury), with Y = F·C,
+*primal*. A = S + Λ becomes A + Fᵀ·diag(σ)·F with σ = ±1. F has one sparse row for each row of data that is added (+) or
+removed (−), and one for each changed penalty, which holds the root of the difference. Then, with Y = F·C,
 
     C' = C − Yᵀ(diag σ + Y·Fᵀ)⁻¹Y.
 
-C is never a second array: it is read from the weights, which hold C·diag(s) off the diagonal, and becomes the new
-weights in one pass over their rows.
+C is not a second array: it is read from the weights, which hold C·diag(s) off the diagonal, and the new weights are
+written in one pass over the rows.
 
-*dual*. K⁻¹ loses the rows of users who go (a Schur complement), follows the penalties (Woodbury) and is bordered by
-those who come. Each needs columns of K⁻¹ times something sparse, solved to float64 whatever K⁻¹ is held in.
+*dual*. Rows of removed users leave K⁻¹ (Schur complement), changed penalties are a Woodbury update, and added users
+border K⁻¹. Each step needs K⁻¹ times a sparse block, solved to float64 whatever the precision of K⁻¹.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.engine.inverse.dense import dual_solve
+from monogram.engine.inverse.dual import dual_solve
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.runtime.jit import kernel
 from monogram.errors import NumericalError
 
 SLAB = 2048  # columns of C read in float64 at once
-ROWS = 64  # rows of the weights changed at once by a thread
+ROWS = 64  # rows of the weights updated in one task
 SOLVED = 128  # columns of K⁻¹ solved for at once
 
 
 @dataclass(frozen=True)
-class Held:
-    """C as weights hold it: `array` = C·diag(scale) off its diagonal (C-ordered), and the diagonal of C beside it."""
+class InverseInWeights:
+    """C as stored in weights: `array` = C·diag(scale) off its diagonal (C-ordered), and the diagonal of C."""
 
-    array: NDArray[Any]
+    array: Float
     scale: Float64
     diagonal: Float64
 
@@ -50,44 +50,44 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Change:
-    """What is added to S + Λ: Fᵀ·diag(signs)·F, the rows of F sparse."""
+class GramChange:
+    """The change Fᵀ·diag(signs)·F of S + Λ, with sparse rows of F."""
 
-    rows: Any
+    rows: Csr
     signs: Float64
 
     @property
     def rank(self) -> int:
-        """How many rows F has."""
+        """The number of rows of F."""
         return len(self.signs)
 
 
-def change(gone: Any, come: Any, shift: Float64) -> Change:
-    """The change by rows of data that go and come (CSR), and by what is added to each penalty."""
+def gram_change(removed: Csr, added: Csr, shift: Float64) -> GramChange:
+    """The change from rows of data that are removed and added (CSR), and from the shift of each penalty."""
     moved = np.flatnonzero(shift)
     roots = np.sqrt(np.abs(shift[moved]))
     own = sp.csr_array((roots, moved, np.arange(len(moved) + 1)), shape=(len(moved), len(shift)))
-    parts = [one.astype(np.float64) for one in (come, gone, own)]
+    parts = [block.astype(np.float64) for block in (added, removed, own)]
     rows = sp.csr_array(sp.vstack(parts, format="csr"))
-    signs = np.concatenate([np.ones(come.shape[0]), -np.ones(gone.shape[0]), np.sign(shift[moved])])
-    some = np.flatnonzero(np.diff(rows.indptr))
-    return Change(rows[some], signs[some])
+    signs = np.concatenate([np.ones(added.shape[0]), -np.ones(removed.shape[0]), np.sign(shift[moved])])
+    nonempty = np.flatnonzero(np.diff(rows.indptr))
+    return GramChange(rows[nonempty], signs[nonempty])
 
 
 def flops(rank: int, side: int) -> float:
-    """Of a change of a rank, on an inverse of a side (a factorisation anew: side³)."""
+    """Flops of an update of a rank, for an inverse of a side (a new factorisation costs side³)."""
     return 2.0 * side**2 * rank + 2.0 * side * rank**2 + float(rank) ** 3
 
 
 def working_bytes(rank: int, side: int, dtype: Any, threads: int = 1) -> int:
-    """Bytes of a change beside the array it changes: Y, its solution and what is on the way, and slabs."""
+    """Bytes of an update beside the array it changes: Y, its solution, temporaries and slabs."""
     size = int(np.dtype(dtype).itemsize)
     return rank * side * (24 + 2 * size) + 24 * rank**2 + threads * ROWS * side * size + 8 * SLAB * (side + rank)
 
 
 @dataclass(frozen=True)
 class Correction:
-    """C' = C − left·right, and the diagonal of C'; `unused` items are alone in it, with zeros beside them."""
+    """C' = C − left·right, and the diagonal of C'; rows and columns of `unused` items are 0 off the diagonal."""
 
     left: Float64
     right: Float64
@@ -95,69 +95,71 @@ class Correction:
     unused: Indices
 
 
-def correction(held: Held, wanted: Change, alone: Float64) -> Correction:
-    """What a change takes from C; nothing is changed yet. NumericalError where S + Λ would not stay invertible.
+def correction(current: InverseInWeights, wanted: GramChange, alone: Float64) -> Correction:
+    """The correction of C by a change, without applying it. NumericalError where S + Λ would become singular.
 
-    `alone` is the c of each item that nobody uses after the change, and 0 for all others.
+    `alone` is the diagonal entry 1/ℓ of each item without events after the change, and 0 for the other items.
     """
-    rows, n = wanted.rows, len(held.scale)
+    rows, n = wanted.rows, len(current.scale)
     touched = np.unique(rows.indices)
     narrow = rows[:, touched]
     product = np.empty((wanted.rank, n))
     for start in range(0, n, SLAB):
         stop = min(start + SLAB, n)
-        block = held.array[touched, start:stop].astype(np.float64)
+        block = current.array[touched, start:stop].astype(np.float64)
         inside = np.flatnonzero((touched >= start) & (touched < stop))
         at = touched[inside]
-        block[inside, at - start] = held.diagonal[at] * held.scale[at]  # the weights have their own diagonal
-        product[:, start:stop] = (narrow @ block) / held.scale[start:stop]
+        block[inside, at - start] = (
+            current.diagonal[at] * current.scale[at]
+        )  # the diagonal of the weights is not that of C
+        product[:, start:stop] = (narrow @ block) / current.scale[start:stop]
     right = _solve(np.diag(wanted.signs) + rows @ product.T, product)
-    diagonal = np.where(alone > 0, alone, held.diagonal - np.einsum("ri,ri->i", product, right))
+    diagonal = np.where(alone > 0, alone, current.diagonal - np.einsum("ri,ri->i", product, right))
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
         raise NumericalError(
-            "the change cannot be carried out in this precision: the diagonal of C would not stay above 0"
+            "the change cannot be computed in this precision: the diagonal of C would not stay above 0"
         )
     return Correction(product.T, right, diagonal, np.flatnonzero(alone))
 
 
-class Pass:
-    """The way from C·diag(s) to C'·diag(s') in the precision of the weights: some columns of it, or all in place.
+class WeightsUpdate:
+    """The step from C·diag(s) to C'·diag(s') in the precision of the weights: some columns, or all in place.
 
-    What rounding would leave beside an item that nobody uses any more would tell who used it: there zeros are written.
+    Rows and columns of items without remaining events are set to 0: rounding errors there would reveal removed users.
     """
 
-    def __init__(self, held: Held, taken: Correction, scale: Float64) -> None:
-        dtype = held.array.dtype
-        self.held, self.scale, self.diagonal, self.unused = held, scale, taken.diagonal, taken.unused
-        self.ratio = (scale / held.scale).astype(dtype)
+    def __init__(self, current: InverseInWeights, taken: Correction, scale: Float64) -> None:
+        dtype = current.array.dtype
+        self.current, self.scale, self.diagonal, self.unused = current, scale, taken.diagonal, taken.unused
+        self.ratio = (scale / current.scale).astype(dtype)
         self.left = np.ascontiguousarray(taken.left, dtype)
         self.right = (taken.right * scale).astype(dtype)
 
     def columns(self, items: NDArray[np.integer[Any]]) -> Float64:
-        """Columns of C' as the pass would leave them."""
-        out = self.held.array[:, items] * self.ratio[items] - self.left @ self.right[:, items]
-        found: Float64 = out.astype(np.float64) / self.scale[items]
-        found[self.unused] = 0.0
-        found[:, np.isin(items, self.unused)] = 0.0
-        found[items, np.arange(len(items))] = self.diagonal[items]
-        return found
+        """Columns of C' as `into` would write them."""
+        out = self.current.array[:, items] * self.ratio[items] - self.left @ self.right[:, items]
+        columns: Float64 = out.astype(np.float64) / self.scale[items]
+        columns[self.unused] = 0.0
+        columns[:, np.isin(items, self.unused)] = 0.0
+        columns[items, np.arange(len(items))] = self.diagonal[items]
+        return columns
 
-    def into(self, out: NDArray[Any], diagonal: Float64, threads: int) -> None:
-        """C'·diag(s') with the given diagonal, into an array that may be that of C·diag(s)."""
-        array = self.held.array
+    def into(self, out: Float, diagonal: Float64, threads: int) -> None:
+        """Write C'·diag(s') with the diagonal `diagonal` into `out`, which may be the array of C·diag(s)."""
+        array = self.current.array
 
         def rows(start: int, stop: int) -> None:
             _rescale(array[start:stop], self.ratio, self.left[start:stop] @ self.right, out[start:stop])
 
-        with parallel.blas_threads(1):  # the slabs are shared among threads, not the products
+        with parallel.blas_threads(1):  # threads share the slabs, BLAS runs on one thread each
             parallel.parallel_for(rows, len(out), ROWS, threads)
         out[self.unused] = 0
         out[:, self.unused] = 0
         np.fill_diagonal(out, diagonal)
 
 
-def rescaled(array: NDArray[Any], ratio: Float64, diagonal: Float64, threads: int) -> NDArray[Any]:
-    """A new array: the columns times a ratio each, and another diagonal."""
+def rescaled(array: Float, ratio: Float64, diagonal: Float64, threads: int) -> Float:
+    """A new array: each column times its ratio, and another diagonal."""
     out, ratio = np.empty_like(array), ratio.astype(array.dtype)
 
     def rows(start: int, stop: int) -> None:
@@ -168,16 +170,16 @@ def rescaled(array: NDArray[Any], ratio: Float64, diagonal: Float64, threads: in
     return out
 
 
-def grown(array: NDArray[Any], side: int) -> NDArray[Any]:
-    """A square array with zero rows and columns after its own, in the same order of memory."""
+def grown(array: Float, side: int) -> Float:
+    """A square array extended by zero rows and columns, in the same memory order."""
     columns = array.flags.f_contiguous and not array.flags.c_contiguous
-    out: NDArray[Any] = np.zeros((side, side), array.dtype, order="F" if columns else "C")
+    out: Float = np.zeros((side, side), array.dtype, order="F" if columns else "C")
     out[: len(array), : len(array)] = array
     return out
 
 
-def add_to_gram(gram: NDArray[Any], gone: Any, come: Any) -> None:
-    """Follow rows that go and come in the lower triangle of S, in place."""
+def add_to_gram(gram: Float, gone: Csr, come: Csr) -> None:
+    """Subtract removed rows from the lower triangle of S and add new ones, in place."""
     for rows, sign in ((gone, -1.0), (come, 1.0)):
         wide = rows.astype(np.float64)
         pairs = sp.tril(wide.T @ wide, format="coo")
@@ -185,18 +187,18 @@ def add_to_gram(gram: NDArray[Any], gone: Any, come: Any) -> None:
 
 
 def dual(
-    inverse: NDArray[Any],
-    matrix: Any,
+    inverse: Float,
+    matrix: Csr,
     penalties: Float64,
     *,
     gone: Indices,
-    come: Any,
+    come: Csr,
     moved: Float64,
     threads: int = 1,
-) -> NDArray[Any]:
-    """K⁻¹ of a matrix without the rows `gone`, with the rows `come` after the others, for the penalties `moved`.
+) -> Float:
+    """K⁻¹ of a matrix after the rows `gone` are removed, the rows `come` appended, and the penalties become `moved`.
 
-    A new array, Fortran-ordered, both triangles. NumericalError where the solves do not converge.
+    Returns a new array, Fortran-ordered, both triangles. NumericalError where a solve does not converge.
     """
     kept = np.setdiff1d(np.arange(len(inverse)), gone)
     k, more = len(kept), come.shape[0]
@@ -208,7 +210,7 @@ def dual(
     if len(gone):
         some = sp.csr_array((np.ones(len(gone)), (gone, np.arange(len(gone)))), shape=(len(inverse), len(gone)))
         columns = _solved(inverse, matrix.T.tocsr(), penalties, some)
-        _take(top, columns[kept], _solve(columns[gone], columns[kept].T), threads)
+        _subtract(top, columns[kept], _solve(columns[gone], columns[kept].T), threads)
     stay = matrix[kept].astype(np.float64)
     by_item = stay.T.tocsr()
     shift = 1 / moved - 1 / penalties
@@ -216,14 +218,14 @@ def dual(
     if len(some):
         wide = sp.csr_array(stay[:, some] * np.sqrt(np.abs(shift[some])))
         columns = _solved(top, by_item, penalties, wide)
-        _take(top, columns, _solve(np.diag(np.sign(shift[some])) + wide.T @ columns, columns.T), threads)
+        _subtract(top, columns, _solve(np.diag(np.sign(shift[some])) + wide.T @ columns, columns.T), threads)
     if more:
         _border(out, k, by_item, sp.csr_array(come.astype(np.float64)), moved, threads)
     return out
 
 
-def _border(out: NDArray[Any], k: int, by_item: Any, come: Any, penalties: Float64, threads: int) -> None:
-    """[[K, B], [Bᵀ, D]]⁻¹ from K⁻¹ in the first k rows and columns: with P = K⁻¹B, the corner is (D − BᵀP)⁻¹."""
+def _border(out: Float, k: int, by_item: Csr, come: Csr, penalties: Float64, threads: int) -> None:
+    """[[K, B], [Bᵀ, D]]⁻¹ from K⁻¹ in the first k rows and columns: with P = K⁻¹B, the new corner is (D − BᵀP)⁻¹."""
     more = come.shape[0]
     scaled = sp.csr_array(come / penalties)
     beside = sp.csr_array(by_item.T @ scaled.T)
@@ -231,26 +233,26 @@ def _border(out: NDArray[Any], k: int, by_item: Any, come: Any, penalties: Float
     corner = np.eye(more) + (come @ scaled.T).toarray() - beside.T @ columns
     last = _solve(corner, np.eye(more))
     side = _solve(corner, columns.T)
-    _take(out[:k, :k], columns, -side, threads)
+    _subtract(out[:k, :k], columns, -side, threads)
     out[k:, :k] = -side
     out[:k, k:] = -side.T
     out[k:, k:] = last
 
 
-def _solved(inverse: NDArray[Any], by_item: Any, penalties: Float64, right: Any) -> Float64:
-    """K⁻¹·right to float64, a few columns at a time."""
+def _solved(inverse: Float, by_item: Csr, penalties: Float64, right: Csr) -> Float64:
+    """K⁻¹·right to float64, in blocks of columns."""
     out = np.empty(right.shape)
     columns = right.tocsc()
     for start in range(0, out.shape[1], SOLVED):
         part = slice(start, min(start + SOLVED, out.shape[1]))
         out[:, part], converged = dual_solve(inverse, by_item, penalties, columns[:, part])
         if not converged:
-            raise NumericalError("the change cannot be carried out in this precision: a solve did not converge")
+            raise NumericalError("the change cannot be computed in this precision: a solve did not converge")
     return out
 
 
-def _take(square: NDArray[Any], left: Float64, right: Float64, threads: int) -> None:
-    """The array less left·right, in place, a slab of columns at a time."""
+def _subtract(square: Float, left: Float64, right: Float64, threads: int) -> None:
+    """Subtract left·right from the array, in place, in slabs of columns."""
 
     def columns(start: int, stop: int) -> None:
         square[:, start:stop] -= (left @ right[:, start:stop]).astype(square.dtype)
@@ -260,7 +262,7 @@ def _take(square: NDArray[Any], left: Float64, right: Float64, threads: int) -> 
 
 
 def _solve(core: Float64, right: Float64) -> Float64:
-    """The solution of a small symmetric system that may be indefinite; NumericalError where there is none."""
+    """Solve a small symmetric system that may be indefinite; NumericalError where it is singular."""
     core = np.asarray((core + core.T) / 2)
     if not len(core):
         return np.zeros_like(right)
@@ -269,7 +271,7 @@ def _solve(core: Float64, right: Float64) -> Float64:
             warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
             return np.asarray(scipy.linalg.solve(core, right, assume_a="gen", check_finite=False))
     except (scipy.linalg.LinAlgError, scipy.linalg.LinAlgWarning) as error:
-        raise NumericalError(f"the change cannot be carried out in this precision: {error}") from error
+        raise NumericalError(f"the change cannot be computed in this precision: {error}") from error
 
 
 @kernel

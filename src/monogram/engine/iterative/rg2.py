@@ -37,7 +37,7 @@ PENALTIES = ("weighted", "plain")
 
 
 @dataclass(frozen=True)
-class Problem:
+class Rg2Problem:
     """The objective f, with what its solvers multiply by.
 
     Attributes
@@ -67,7 +67,7 @@ class Problem:
         found -= _sums(items).astype(found.dtype)
         return found
 
-    def back(self, users: Factor) -> Factor:
+    def transpose_times(self, users: Factor) -> Factor:
         """The product (diag(w)·T)ᵀ·P."""
         found = multiply(self.by_item, users, self.threads)
         found -= _sums(users, self.weights).astype(found.dtype)
@@ -117,7 +117,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Solution:
+class Rg2Solution:
     """Factors P and Q, with P best for Q and Q rotated so that QᵀQ = diag(spread); P·Qᵀ approximates T."""
 
     users: Factor
@@ -126,7 +126,9 @@ class Solution:
     record: Record
 
 
-def problem(matrix: Any, l2: float, penalty: str = "weighted", *, dtype: str = "float32", threads: int = 1) -> Problem:
+def problem(
+    matrix: Any, l2: float, penalty: str = "weighted", *, dtype: str = "float32", threads: int = 1
+) -> Rg2Problem:
     """Set up RG² for a log R (CSR, weights above 0) and λ = l2."""
     if penalty not in PENALTIES:
         raise ParameterError(f"penalty = {penalty!r}; expected 'weighted' or 'plain'")
@@ -147,7 +149,7 @@ def problem(matrix: Any, l2: float, penalty: str = "weighted", *, dtype: str = "
     else:
         infinite = np.full_like(weights, np.inf)
         ridges = np.divide(l2, weights, out=infinite, where=weights > 0), l2
-    return Problem(target.astype(dtype), by_item.astype(dtype), weights, *ridges, constant, total, threads)
+    return Rg2Problem(target.astype(dtype), by_item.astype(dtype), weights, *ridges, constant, total, threads)
 
 
 def scaled_target(matrix: Any) -> tuple[float, tuple[Float64, Float64]]:
@@ -161,7 +163,7 @@ def scaled_target(matrix: Any) -> tuple[float, tuple[Float64, Float64]]:
 
 
 def als(
-    given: Problem,
+    problem: Rg2Problem,
     rank: int,
     *,
     epochs: int = 100,
@@ -170,7 +172,7 @@ def als(
     start: Factor | None = None,
     stage: Stage = silent,
     between: Between | None = None,
-) -> Solution:
+) -> Rg2Solution:
     """Alternating least squares: each epoch the best Q for P, then the best P for Q.
 
     Between the two P·A⁻ᵀ and Q·A take their place, with the A for which the penalties are least: P·Qᵀ stays as it is.
@@ -178,7 +180,7 @@ def als(
 
     Parameters
     ----------
-    given : what `problem` gave; its precision is that of the factors
+    problem : what `problem` gave; its precision is that of the factors
     rank : K
     epochs : at most so many
     tolerance : stop when an epoch lowers the objective by no more than this share of it; below 0 never
@@ -186,39 +188,39 @@ def als(
     start : Q to start from instead
     between : called after each epoch but the last
     """
-    items = started(given, rank, seed, start)
-    items, users, spread, gram, value = best_users(given, items, inner(items, items))
+    items = started(problem, rank, seed, start)
+    items, users, spread, gram, value = best_users(problem, items, inner(items, items))
     values, converged = [value], False
     while len(values) <= epochs and not converged:
-        users, items, spread = half_step(given.back, users, gram, given.item_ridge)
+        users, items, spread = half_step(problem.transpose_times, users, gram, problem.item_ridge)
         gram = inner(items, items)
-        items, users, spread, gram, value = best_users(given, items, gram, _balance(given, users, spread, gram))
+        items, users, spread, gram, value = best_users(problem, items, gram, _balance(problem, users, spread, gram))
         converged = settled(values[-1] - value, value, tolerance)
         values.append(value)
         stage("epochs", 1.0)
         if between is not None and len(values) <= epochs and not converged:
-            _tell(between, Solution(users, items, spread, Record(tuple(values), converged)))
-    return Solution(users, items, spread, Record(tuple(values), converged))
+            _tell(between, Rg2Solution(users, items, spread, Record(tuple(values), converged)))
+    return Rg2Solution(users, items, spread, Record(tuple(values), converged))
 
 
-def _tell(between: Between, now: Solution) -> None:
+def _tell(between: Between, now: Rg2Solution) -> None:
     between(now.record.epochs, lambda: now)
 
 
-def fold_in(given: Problem, found: Solution) -> tuple[Factor, Factor, Float64, Float64, float, float]:
+def fold_in(problem: Rg2Problem, found: Rg2Solution) -> tuple[Factor, Factor, Float64, Float64, float, float]:
     """The factors by which any history is scored: left, right, scale, base, length and ridge of `weights.Factors`.
 
     With s = 1ᵀQ and t = N·h/|h| − 1: under the weighted penalty p = t·Q/(g + λN), whose part without h is the base;
     under the plain one p = (N·hQ/|h| − s)/(g + 2λN|D|/|h|), where no part is without h.
     """
     items, sums, number = found.items, _sums(found.items), len(found.items)
-    _, sound = _sound(found.spread, given.user_ridge, items.dtype)
+    _, sound = _sound(found.spread, problem.user_ridge, items.dtype)
     spread = np.where(sound, found.spread, np.inf)
-    if isinstance(given.user_ridge, float):
-        scale = 1.0 / (spread + given.user_ridge)
+    if isinstance(problem.user_ridge, float):
+        scale = 1.0 / (spread + problem.user_ridge)
         return items, items, scale, -(items @ (sums * scale)), float(number), 0.0
     left = number * items - sums.astype(items.dtype)
-    return left, items, 1.0 / spread, np.zeros(number), 1.0, 2.0 * given.item_ridge * number * given.events
+    return left, items, 1.0 / spread, np.zeros(number), 1.0, 2.0 * problem.item_ridge * number * problem.events
 
 
 def half_step(
@@ -279,18 +281,18 @@ def _shrink(block: Factor, spread: Float64, ridge: float | Float64) -> None:
         block[rows] /= spread + ridge[rows, None]
 
 
-def _balance(given: Problem, users: Factor, spread: Float64, gram_items: Float64) -> Float64 | None:
+def _balance(problem: Rg2Problem, users: Factor, spread: Float64, gram_items: Float64) -> Float64 | None:
     """The A for which P·A⁻ᵀ and Q·A bear the least penalty, where Pᵀdiag(w)P = diag(spread).
 
     With R·Rᵀ = Σ w_u·ρ_u·P_uᵀP_u and Rᵀ(b·QᵀQ)R = E·diag(m²)·Eᵀ it is R·E·diag(m^−½): both penalties become diag(m).
     Directions too weak to be told from rounding are scaled as if they were a little stronger.
     """
-    if isinstance(given.user_ridge, float):
-        root = np.diag(_lifted(given.user_ridge * spread))
+    if isinstance(problem.user_ridge, float):
+        root = np.diag(_lifted(problem.user_ridge * spread))
     else:
-        values, vectors = scipy.linalg.eigh(given.item_ridge * inner(users, users), check_finite=False)
+        values, vectors = scipy.linalg.eigh(problem.item_ridge * inner(users, users), check_finite=False)
         root = vectors * _lifted(values)
-    values, vectors = scipy.linalg.eigh(root.T @ (given.item_ridge * gram_items) @ root, check_finite=False)
+    values, vectors = scipy.linalg.eigh(root.T @ (problem.item_ridge * gram_items) @ root, check_finite=False)
     sizes = _lifted(values)
     return np.asarray(root @ (vectors / np.sqrt(sizes))) if sizes.min() > 0.0 else None
 
@@ -301,19 +303,19 @@ def _lifted(values: Float64) -> Float64:
 
 
 def best_users(
-    given: Problem, items: Factor, gram_items: Float64, gauge: Float64 | None = None
+    problem: Rg2Problem, items: Factor, gram_items: Float64, gauge: Float64 | None = None
 ) -> tuple[Factor, Factor, Float64, Float64, float]:
     """Q rotated, the best P for it, diag QᵀQ, Pᵀdiag(w)P, and the objective."""
-    items, users, spread = half_step(given.times, items, gram_items, given.user_ridge, gauge)
-    gram = inner(users, users, given.weights)
+    items, users, spread = half_step(problem.times, items, gram_items, problem.user_ridge, gauge)
+    gram = inner(users, users, problem.weights)
     # P is best: T_u·Q = P_u∘(g + ρ_u), so that no further product with T is needed.
-    cross = float(spread @ np.diagonal(gram)) + given.penalty(users, users, gram)
-    return items, users, spread, gram, given.value(users, gram, np.diag(spread), cross)
+    cross = float(spread @ np.diagonal(gram)) + problem.penalty(users, users, gram)
+    return items, users, spread, gram, problem.value(users, gram, np.diag(spread), cross)
 
 
-def started(given: Problem, rank: int, seed: int, start: Factor | None) -> Factor:
+def started(problem: Rg2Problem, rank: int, seed: int, start: Factor | None) -> Factor:
     """Q to start from."""
-    items, dtype = given.matrix.shape[1], given.matrix.dtype
+    items, dtype = problem.matrix.shape[1], problem.matrix.dtype
     if start is None:
         return np.asarray(np.random.default_rng(seed).standard_normal((items, rank)) / np.sqrt(rank), dtype)
     if start.shape != (items, rank):

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 import scipy.linalg
 
-from monogram.engine.iterative.rg2 import Problem, Record, Solution, best_users, settled, started
+from monogram.engine.iterative.rg2 import Record, Rg2Problem, Rg2Solution, best_users, settled, started
 from monogram.engine.linalg.products import Factor, dot, inner
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import Between, Stage, silent
@@ -32,7 +32,7 @@ Pair = tuple[Factor, Factor]
 
 
 def newton_cg(
-    given: Problem,
+    problem: Rg2Problem,
     rank: int,
     *,
     epochs: int = 100,
@@ -41,12 +41,12 @@ def newton_cg(
     start: Pair | None = None,
     stage: Stage = silent,
     between: Between | None = None,
-) -> Solution:
+) -> Rg2Solution:
     """Gauss–Newton steps on (P, Q) jointly, closed by the best P for the last Q.
 
     Parameters
     ----------
-    given : what `rg2.problem` gave
+    problem : what `rg2.problem` gave
     rank : K
     epochs : at most so many steps
     tolerance : stop when ‖∇f/2‖² ≤ tolerance·f in the norm of the inverse diagonal blocks of the Hessian; that is what
@@ -55,7 +55,7 @@ def newton_cg(
     start : (P, Q) to start from instead
     between : called after each step but the last
     """
-    point = _Point.begin(given, rank, seed, start)
+    point = _Point.begin(problem, rank, seed, start)
     values, converged = [point.value], False
     while len(values) <= epochs and not converged:
         slope = point.gradient()
@@ -74,17 +74,17 @@ def newton_cg(
     return _closed(point, values, converged)
 
 
-def _closed(point: _Point, values: list[float], converged: bool) -> Solution:
+def _closed(point: _Point, values: list[float], converged: bool) -> Rg2Solution:
     """The best P for the Q of a point."""
-    items, users, spread, _, value = best_users(point.given, point.items, point.gram_items)
-    return Solution(users, items, spread, Record((*values[:-1], value), converged))
+    items, users, spread, _, value = best_users(point.problem, point.items, point.gram_items)
+    return Rg2Solution(users, items, spread, Record((*values[:-1], value), converged))
 
 
 @dataclass(frozen=True)
 class _Point:
     """P and Q, and the products that f, its gradient and its curvature are made of."""
 
-    given: Problem
+    problem: Rg2Problem
     users: Factor
     items: Factor
     seen: Factor  # T·Q
@@ -94,36 +94,36 @@ class _Point:
     value: float
 
     @classmethod
-    def at(cls, given: Problem, users: Factor, items: Factor, seen: Factor) -> _Point:
-        used = given.back(users)
-        grams = inner(users, users, given.weights), inner(items, items)
-        return cls(given, users, items, seen, used, *grams, given.value(users, *grams, dot(used, items)))
+    def at(cls, problem: Rg2Problem, users: Factor, items: Factor, seen: Factor) -> _Point:
+        used = problem.transpose_times(users)
+        grams = inner(users, users, problem.weights), inner(items, items)
+        return cls(problem, users, items, seen, used, *grams, problem.value(users, *grams, dot(used, items)))
 
     @classmethod
-    def begin(cls, given: Problem, rank: int, seed: int, start: Pair | None) -> _Point:
-        items = started(given, rank, seed, None if start is None else start[1])
+    def begin(cls, problem: Rg2Problem, rank: int, seed: int, start: Pair | None) -> _Point:
+        items = started(problem, rank, seed, None if start is None else start[1])
         if start is None:
-            items, users, *_ = best_users(given, items, inner(items, items))
+            items, users, *_ = best_users(problem, items, inner(items, items))
         else:
             users = start[0].astype(items.dtype)
-        return cls.at(given, users, items, given.times(items))
+        return cls.at(problem, users, items, problem.times(items))
 
     def gradient(self) -> Pair:
         """Half of it."""
         dtype = self.users.dtype
-        users = (self.users @ self.gram_items.astype(dtype) - self.seen) * self.given.weights.astype(dtype)[:, None]
-        users += self.users * self.given.user_penalties.astype(dtype)[:, None]
-        items = self.items @ _ridged(self.gram_users, self.given.item_ridge).astype(dtype) - self.used
+        users = (self.users @ self.gram_items.astype(dtype) - self.seen) * self.problem.weights.astype(dtype)[:, None]
+        users += self.users * self.problem.user_penalties.astype(dtype)[:, None]
+        items = self.items @ _ridged(self.gram_users, self.problem.item_ridge).astype(dtype) - self.used
         return users, items
 
     def moved(self, step: Pair) -> _Point:
         """The lowest point along a step; this one if rounding lets none be lower."""
-        seen = self.given.times(step[1])
+        seen = self.problem.times(step[1])
         length = _lowest(self._along(step, seen))
         if length == 0.0:
             return self
         users, items = (one + one.dtype.type(length) * by for one, by in zip(self._pair, step, strict=True))
-        found = self.at(self.given, users, items, self.seen + seen.dtype.type(length) * seen)
+        found = self.at(self.problem, users, items, self.seen + seen.dtype.type(length) * seen)
         return found if found.value < self.value else self
 
     @property
@@ -132,7 +132,7 @@ class _Point:
 
     def _along(self, step: Pair, seen: Factor) -> Float64:
         """The polynomial f(P + αX, Q + αY) − f(P, Q) in α, constant first; `seen` is T·Y."""
-        given, (users, items), weights = self.given, step, self.given.weights
+        problem, (users, items), weights = self.problem, step, self.problem.weights
         mixed_users, mixed_items = inner(self.users, users, weights), inner(self.items, items)
         own_users, own_items = inner(users, users, weights), inner(items, items)
         out = np.zeros(5)
@@ -141,9 +141,9 @@ class _Point:
                 out[i + j] += np.vdot(left, right)
         out[1] -= 2.0 * (dot(users, self.seen, weights) + dot(self.used, items))
         out[2] -= 2.0 * dot(users, seen, weights)
-        penalties = given.penalty(self.users, users, mixed_users), given.penalty(users, users, own_users)
-        out[1] += 2.0 * (penalties[0] + given.item_ridge * float(np.trace(mixed_items)))
-        out[2] += penalties[1] + given.item_ridge * float(np.trace(own_items))
+        penalties = problem.penalty(self.users, users, mixed_users), problem.penalty(users, users, own_users)
+        out[1] += 2.0 * (penalties[0] + problem.item_ridge * float(np.trace(mixed_items)))
+        out[2] += penalties[1] + problem.item_ridge * float(np.trace(own_items))
         out[0] = 0.0
         return out
 
@@ -153,14 +153,14 @@ class _Model:
 
     def __init__(self, point: _Point) -> None:
         self.point, dtype = point, point.users.dtype
-        self.weights = point.given.weights.astype(dtype)[:, None]
-        self.penalties = point.given.user_penalties.astype(dtype)[:, None]
+        self.weights = point.problem.weights.astype(dtype)[:, None]
+        self.penalties = point.problem.user_penalties.astype(dtype)[:, None]
         self.gram_items = point.gram_items.astype(dtype)
-        self.block_items = _ridged(point.gram_users, point.given.item_ridge).astype(dtype)
+        self.block_items = _ridged(point.gram_users, point.problem.item_ridge).astype(dtype)
         spread, turn = scipy.linalg.eigh(point.gram_items, check_finite=False)
         self.turn, self.spread = turn.astype(dtype), np.maximum(spread, 0.0).astype(dtype)
         self.inverse = scipy.linalg.pinvh(
-            _ridged(point.gram_users, point.given.item_ridge), rtol=len(spread) * float(np.finfo(dtype).eps)
+            _ridged(point.gram_users, point.problem.item_ridge), rtol=len(spread) * float(np.finfo(dtype).eps)
         ).astype(dtype)
 
     def times(self, step: Pair) -> Pair:
@@ -170,7 +170,7 @@ class _Model:
         weighted = users @ self.gram_items + point.users @ inner(items, point.items).astype(dtype)
         weighted *= self.weights
         weighted += users * self.penalties
-        mixed = inner(users, point.users, point.given.weights).astype(dtype)
+        mixed = inner(users, point.users, point.problem.weights).astype(dtype)
         return weighted, items @ self.block_items + point.items @ mixed
 
     def divided(self, step: Pair) -> Pair:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse.dense import probes
+from monogram.engine.gram.probes import probe_items
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.jit import kernel
@@ -34,7 +34,7 @@ _NOTHING = (np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 @dataclass(frozen=True)
-class Problem:
+class SlimProblem:
     """What is minimised, and the penalties of the method."""
 
     l1: float
@@ -44,7 +44,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Solution:
+class SlimSolution:
     """The weights as CSR, the objective by epoch, the epochs needed, and the columns that were cut off."""
 
     matrix: Any
@@ -70,14 +70,14 @@ def penalties(diagonal: Float64, l2: float, rho: float) -> Float64:
 
 def slim(
     inverse: NDArray[Any],
-    problem: Problem,
+    problem: SlimProblem,
     *,
     epochs: int,
     tolerance: float,
     most: float = np.inf,
     threads: int = 1,
     stage: Stage = silent,
-) -> Solution:
+) -> SlimSolution:
     """Every column of SLIM's B.
 
     Parameters
@@ -126,16 +126,18 @@ class _Harvest:
         self.oldest = max(self.oldest, int(ages.max()))
         return leaving
 
-    def solution(self, dtype: Any) -> Solution:
+    def solution(self, dtype: Any) -> SlimSolution:
         """All columns; one that left early counts with its last value from then on."""
         record = self.values + np.concatenate([[0.0], np.cumsum(self.last)[:-1]])
-        return Solution(from_columns(self.found, dtype), record[: self.oldest].tolist(), self.oldest, self.unfinished)
+        return SlimSolution(
+            from_columns(self.found, dtype), record[: self.oldest].tolist(), self.oldest, self.unfinished
+        )
 
 
 class _Pool:
     """The columns that are worked on; each is a lane, a row of three arrays."""
 
-    def __init__(self, inverse: NDArray[Any], problem: Problem, threads: int) -> None:
+    def __init__(self, inverse: NDArray[Any], problem: SlimProblem, threads: int) -> None:
         n, dtype = len(inverse), inverse.dtype
         self.inverse, self.problem, self.threads = inverse, problem, threads
         self.rho, self.thresholds = problem.rho.astype(dtype), (problem.l1 / problem.rho).astype(dtype)
@@ -193,14 +195,14 @@ class _Pool:
                 one[lane] = one[self.size]
 
 
-def optimality(matrix: Any, weights: Any, problem: Problem) -> float:
+def optimality(matrix: Any, weights: Any, problem: SlimProblem) -> float:
     """How far the weights are from the minimum: the largest violation of its conditions, relative to max|S|.
 
     With the gradient g = S(B − I) + l2·B, an entry above 0 must have g = −l1, one below 0 g = l1, and one at 0
     g ≥ −l1 (and g ≤ l1 where signs are free). Looked at in float64 on eight columns, with the data and not with C.
     """
     diagonal = squares(matrix)
-    chosen = probes(diagonal)
+    chosen = probe_items(diagonal)
     if not len(chosen):
         return 0.0
     own = (chosen, np.arange(len(chosen)))

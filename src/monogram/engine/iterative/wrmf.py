@@ -52,7 +52,7 @@ def gramian(factors: NDArray[Any], threads: int = 1) -> Float64:
     return np.asarray(parts.sum(axis=0))
 
 
-def turn(fixed: NDArray[Any], *others: NDArray[Any], threads: int = 1) -> Float64:
+def rotate_to_axes(fixed: NDArray[Any], *others: NDArray[Any], threads: int = 1) -> Float64:
     """Rotate factors in place so that the Gramian of the first is diagonal, and give that diagonal."""
     spectrum, basis = np.linalg.eigh(gramian(fixed, threads))
     for factors in (fixed, *others):
@@ -81,7 +81,7 @@ def solve(
     matrix : CSR, rows × columns
     ridge : ρ of each row
     alpha : gain of a weight of 1
-    fixed : factors of the columns, turned (see `turn`)
+    fixed : factors of the columns, turned (see `rotate_to_axes`)
     spectrum : diagonal of their Gramian
     out : rows × rank
     """
@@ -97,10 +97,7 @@ def solve(
 
     parallel.parallel_for(rows, len(out), ROWS, threads)
     if failed.any():
-        raise NumericalError(
-            f"{failed.sum():,} rows of the factors have a matrix that {out.dtype} cannot factor: "
-            "raise l2, or use dtype='float64'"
-        )
+        raise NumericalError(f"{failed.sum():,} rows of the factors have a matrix that {out.dtype} cannot factor")
 
 
 def improve(

@@ -1,8 +1,8 @@
-"""BLAS and LAPACK on parts of one big matrix, without copies and without 32-bit offsets.
+"""BLAS and LAPACK on blocks of one large matrix, without copies and without 32-bit offsets.
 
-scipy's Python wrappers copy what is not a whole array, and a routine that is handed a whole large matrix
-may overflow or crash inside (OpenBLAS 0.3.30's threaded potrf and syrk do). So the routines are called here
-through the pointers scipy exports for Cython, on blocks whose addresses are computed in 64 bits.
+The Python wrappers of SciPy copy a block of an array, and a routine that receives a whole large matrix can overflow or
+crash (the threaded potrf and syrk of OpenBLAS 0.3.30 do). So the routines are called through the pointers that SciPy
+exports for Cython, on blocks whose addresses are computed in 64 bits.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ def _routine(name: str, dtype: np.dtype[Any]) -> tuple[Any, type]:
 
 
 def _call(name: str, dtype: np.dtype[Any], *arguments: Any) -> int:
-    """Call a routine; the value of its last integer argument (LAPACK's info) comes back."""
+    """Call a routine and return the value of its last argument (for LAPACK: info)."""
     function, integer = _routine(name, dtype)
     scalar = _PREFIX[dtype][1]
-    kept: list[Any] = []
+    boxed: list[Any] = []
     for letter, value in zip(_SIGNATURES[name][1], arguments, strict=True):
         if letter == "a":
-            kept.append(ctypes.c_void_p(value))
+            boxed.append(ctypes.c_void_p(value))
         elif letter == "c":
-            kept.append(ctypes.create_string_buffer(value))
+            boxed.append(ctypes.create_string_buffer(value))
         else:
-            kept.append((integer if letter == "i" else scalar)(value))
-    function(*[k if isinstance(k, ctypes.c_void_p) else ctypes.addressof(k) for k in kept])
-    return int(kept[-1].value or 0)
+            boxed.append((integer if letter == "i" else scalar)(value))
+    function(*[k if isinstance(k, ctypes.c_void_p) else ctypes.addressof(k) for k in boxed])
+    return int(boxed[-1].value or 0)
 
 
 def gemm(
@@ -77,12 +77,12 @@ def gemm(
     beta: float = 1.0,
     transpose: bytes = b"NN",
 ) -> None:
-    """target ← beta·target + alpha · op(left) · op(right), of arrays or blocks with unit steps down their columns."""
+    """target ← beta·target + alpha · op(left) · op(right), for arrays or blocks with unit stride down their columns."""
     inner = left.shape[0 if transpose[:1] == b"T" else 1]
     sizes = (*target.shape, inner)
     if 0 in target.shape:
         return
-    a, b, c = (_block(one, target.dtype) for one in (left, right, target))
+    a, b, c = (_block(array, target.dtype) for array in (left, right, target))
     _call("gemm", target.dtype, transpose[:1], transpose[1:], *sizes, alpha, *a, *b, beta, *c)
 
 
@@ -98,7 +98,7 @@ def _block(array: NDArray[Any], dtype: np.dtype[Any]) -> tuple[int, int]:
     if array.dtype != dtype or dtype not in _PREFIX or array.ndim != 2:
         raise ParameterError(f"a block is {array.dtype} of shape {array.shape}; expected two axes of {dtype}")
     if array.shape[0] > 1 and array.strides[0] != array.itemsize:
-        raise ParameterError("a block must have unit steps down its columns (Fortran order)")
+        raise ParameterError("a block has no unit stride down its columns; expected Fortran order")
     down = array.strides[1] // array.itemsize if array.shape[1] > 1 else 0
     return array.ctypes.data, max(1, array.shape[0], down)
 
@@ -118,7 +118,7 @@ class Blocks:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ParameterError(f"the matrix has shape {matrix.shape}; expected a square one")
         if not (matrix.flags.f_contiguous and matrix.flags.writeable):
-            raise ParameterError("the matrix must be writable and Fortran-ordered: it is changed in place")
+            raise ParameterError("the matrix must be writable and Fortran-ordered, because it is changed in place")
         self.n = matrix.shape[0]
         self._matrix = matrix  # keeps the memory alive while its address is used
         self._base = matrix.ctypes.data
@@ -127,11 +127,11 @@ class Blocks:
     def _call(self, name: str, *arguments: Any) -> int:
         """Call a routine on blocks, each given by the row and the column of its first entry."""
         shape = _SIGNATURES[name][1]
-        placed = (self._at(*one) if letter == "a" else one for letter, one in zip(shape, arguments, strict=True))
+        placed = (self._at(*value) if letter == "a" else value for letter, value in zip(shape, arguments, strict=True))
         return _call(name, self._matrix.dtype, *placed)
 
     def _at(self, row: int, column: int) -> int:
-        """An address: Python integers do not overflow."""
+        """The address of an entry, in Python integers, which do not overflow."""
         return int(self._base + (row + column * self.n) * self._size)
 
     def gemm(
@@ -170,14 +170,12 @@ class Blocks:
         """Cholesky factor of a diagonal block."""
         info = self._call("potrf", b"L", size, (at, at), self.n, 0)
         if info:
-            raise NumericalError(
-                f"the matrix is not positive definite (pivot {at + info} of {self.n}): raise l2, or use dtype='float64'"
-            )
+            raise NumericalError(f"the matrix is not positive definite (pivot {at + info} of {self.n})")
 
     def trtri(self, at: int, size: int) -> None:
         """Inverse of a triangular diagonal block."""
         if self._call("trtri", b"L", b"N", size, (at, at), self.n, 0):
-            raise NumericalError("a triangular block is singular: raise l2, or use dtype='float64'")
+            raise NumericalError("a triangular block is singular")
 
     def lauum(self, at: int, size: int) -> None:
         """LᵀL of a triangular diagonal block, lower triangle."""

@@ -1,8 +1,8 @@
 """Cholesky factor and inverse of a symmetric positive definite matrix, in place, one triangle.
 
-Recursive halving: A = [A₁₁ ·; A₂₁ A₂₂]. All the work lands in gemm on large blocks; leaves of at most `leaf`
-rows go to LAPACK. Only the lower triangle is read and only it is meaningful afterwards: the strict upper part
-of the leaf blocks on the diagonal is overwritten with rubbish, everything above those blocks is untouched.
+Recursive halving: A = [A₁₁ ·; A₂₁ A₂₂]. Nearly all the work is gemm on large blocks; leaves of at most `leaf` rows go
+to LAPACK. Only the lower triangle is read and written, except that the strict upper part of the leaf blocks on the
+diagonal is overwritten with undefined values.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from monogram.engine.linalg.blas import Blocks
 
-# Measured at n = 10,000 on two cores: 5 to 8% slower than LAPACK; squares are smaller because half of each is wasted.
+# Measured at n = 10,000 on two cores: 5 to 8% slower than LAPACK. Squares are smaller: half of each gemm is wasted.
 LEAF = 1280
 Tick = Callable[[float], None]
 
 
 def _ignore(_: float) -> None:
-    """Count nothing."""
+    """Ignore progress."""
 
 
 def potrf(matrix: NDArray[Any], *, leaf: int = LEAF, tick: Tick = _ignore) -> None:
@@ -31,7 +31,7 @@ def potrf(matrix: NDArray[Any], *, leaf: int = LEAF, tick: Tick = _ignore) -> No
     matrix : ndarray
         n × n, Fortran-ordered; its lower triangle holds A, then L.
     leaf : int
-        Blocks of at most this many rows are left to LAPACK.
+        Blocks of at most this many rows go to LAPACK.
     tick : callable
         Receives the flops done after each block, for progress.
     """

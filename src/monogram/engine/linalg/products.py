@@ -1,4 +1,4 @@
-"""Products of thin factors (many rows, few columns), summed in float64 whatever they are held in."""
+"""Products of factors with many rows and few columns, summed in float64 whatever the precision of the factors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from monogram.engine.runtime.arrays import Float64
 
 Factor = NDArray[Any]
-SLAB = 16384  # rows of a factor brought to float64 at once
+SLAB = 16384  # rows of a factor cast to float64 at once
 
 
 def inner(left: Factor, right: Factor, weights: Float64 | None = None) -> Float64:
     """The product leftᵀ·diag(w)·right, in float64."""
     out = np.zeros((left.shape[1], right.shape[1]))
-    if right is left and weights is not None:  # BLAS needs half the work for a block and itself
+    if right is left and weights is not None:  # BLAS does half the work for a block times itself
         for _, scaled in slabs(left, left, np.sqrt(weights)):
             out += scaled.T @ scaled
         return out
@@ -32,7 +32,7 @@ def dot(left: Factor, right: Factor, weights: Float64 | None = None) -> float:
 
 
 def slabs(left: Factor, right: Factor, weights: Float64 | None) -> Iterator[tuple[Float64, Float64]]:
-    """Rows of both, the second times w, in float64, a slab at a time."""
+    """Yield slabs of rows of both factors in float64, those of the second multiplied by w."""
     for start in range(0, len(left), SLAB):
         rows = slice(start, start + SLAB)
         part = left[rows].astype(np.float64, copy=False)

@@ -1,8 +1,8 @@
-"""Small symmetric systems inside kernels: products, Cholesky factor and solution, lower triangle, in place.
+"""Small symmetric systems inside numba kernels: products, Cholesky factor and solution, lower triangle, in place.
 
-One core does all the work of one system, in tiles of 4 × 4 sums held in registers: a tile is sixteen dot products of
-rows that lie in one piece. LAPACK would start threads of its own from inside ours. Sizes are multiples of 4; callers
-pad with rows of zeros and a diagonal of ones.
+One thread solves one system, in tiles of 4 × 4 sums held in registers; a tile is sixteen dot products of contiguous
+rows. (LAPACK would start its own threads inside each of ours.) Sizes are multiples of 4; callers pad with zero rows
+and ones on the diagonal.
 """
 
 from __future__ import annotations

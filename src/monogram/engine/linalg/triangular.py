@@ -1,6 +1,6 @@
-"""Products and solutions with triangles, in strips: all the work is gemm on large blocks and trsm on small triangles.
+"""Products and solves with triangular matrices, in strips: gemm on large blocks and trsm on small triangles.
 
-Little of what is known to be 0 is multiplied, and no routine is handed a large triangle (see `blas`). Arrays are
+Strips skip most of the zero half, and no BLAS routine receives a large triangle (see `blas`). Arrays are
 Fortran-ordered; a lower triangle that is multiplied has zeros above its diagonal.
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from monogram.engine.linalg.blas import gemm, trsm
 
 STRIP = 1024
-SOLVED = 512  # a small triangle is solved with at once: nothing is wasted on what is above its diagonal
+SOLVED = 512  # smallest strip of a solve: trsm skips the part above the diagonal by itself
 
 
 def _strips(size: int, least: int = 64) -> Iterator[tuple[int, int]]:
@@ -25,7 +25,7 @@ def _strips(size: int, least: int = 64) -> Iterator[tuple[int, int]]:
 
 
 def add_lower(out: NDArray[Any], left: NDArray[Any], right: NDArray[Any], *, alpha: float, transpose: bytes) -> None:
-    """Lower triangle of out += alpha·left·rightᵀ (NT) or alpha·leftᵀ·right (TN); above it little is meaningful."""
+    """Lower triangle of out += alpha·left·rightᵀ (NT) or alpha·leftᵀ·right (TN); entries above it are undefined."""
     for a, b in _strips(len(out)):
         if transpose == b"NT":
             gemm(out[a:, a:b], left[a:], right[a:b], alpha=alpha, transpose=transpose)
@@ -62,13 +62,13 @@ def lower_times(out: NDArray[Any], lower: NDArray[Any], right: NDArray[Any]) -> 
 
 
 def clear_above(square: NDArray[Any]) -> None:
-    """Zeros above the diagonal."""
+    """Write zeros above the diagonal."""
     for column in range(1, len(square)):
         square[:column, column] = 0
 
 
 def mirror_below(square: NDArray[Any], out: NDArray[Any]) -> None:
-    """The whole of a symmetric matrix from its lower triangle."""
+    """Copy the lower triangle of a symmetric matrix to both triangles of `out`."""
     np.copyto(out, square)
     for row in range(len(square)):
         out[row, row + 1 :] = square[row + 1 :, row]

@@ -34,8 +34,12 @@ ROWS = 4096  # rows of a basis rotated at once
 TRACE = 1e-3  # of what is random beside a given start: no direction is left out for ever
 
 
+class ConvergenceError(NumericalError):
+    """Eigenpairs have not converged to the tolerance."""
+
+
 @dataclass(frozen=True)
-class Pairs:
+class EigenPairs:
     """Eigenpairs, largest first; those that are zero to rounding are left out.
 
     Attributes
@@ -85,7 +89,7 @@ def leading(
     tolerance: float | None = None,
     seed: int = 0,
     stage: Stage = silent,
-) -> Pairs:
+) -> EigenPairs:
     """The leading `rank` eigenpairs of a symmetric positive semi-definite operator.
 
     Parameters
@@ -97,9 +101,9 @@ def leading(
     measured : the precision in which residuals are measured: float32 where the operator itself has no more
     tolerance : largest residual; by default 1e-4 in float32, 1e-8 in float64
     """
-    how = _How(method(size, rank), dtype, measured, TOLERANCE[dtype] if tolerance is None else tolerance)
-    values, vectors, used = _pairs(apply, size, min(rank, size), dense, how, seed, stage)
-    return _finish(apply, values, vectors, used, rank >= size, how)
+    settings = _Settings(method(size, rank), dtype, measured, TOLERANCE[dtype] if tolerance is None else tolerance)
+    values, vectors, used = _pairs(apply, size, min(rank, size), dense, settings, seed, stage)
+    return _finish(apply, values, vectors, used, rank >= size, settings)
 
 
 def of_data(
@@ -112,7 +116,7 @@ def of_data(
     seed: int = 0,
     start: NDArray[Any] | None = None,
     stage: Stage = silent,
-) -> Pairs:
+) -> EigenPairs:
     """The leading eigenpairs of AᵀA, by the "items" (n × n) or the "users" (m × m), or whichever are fewer.
 
     `start` are vectors (n × any) near the wanted ones, such as those of the data before a change.
@@ -120,21 +124,21 @@ def of_data(
     users, items = data.shape
     if side == "auto":
         side = "users" if users < items else "items"
-    apply, size = (data.items, items) if side == "items" else (data.users, users)
-    how = _How(method(size, rank), dtype, "float64", TOLERANCE[dtype] if tolerance is None else tolerance)
+    apply, size = (data.item_gram_times, items) if side == "items" else (data.user_gram_times, users)
+    settings = _Settings(method(size, rank), dtype, "float64", TOLERANCE[dtype] if tolerance is None else tolerance)
     if start is not None and side == "users":
         start = data.times(start)
-    values, vectors, used = _pairs(apply, size, min(rank, size), lambda: data.dense(side), how, seed, stage, start)
+    values, vectors, used = _pairs(apply, size, min(rank, size), lambda: data.dense(side), settings, seed, stage, start)
     whole = rank >= min(users, items)
     if side == "users":
-        kept = how.not_zero(values)
+        kept = settings.not_zero(values)
         whole, values = whole or kept < len(values), values[:kept]
         vectors = _turned(data, values, vectors)
-    return _finish(data.items, values, vectors, used, whole, how)
+    return _finish(data.item_gram_times, values, vectors, used, whole, settings)
 
 
 @dataclass(frozen=True)
-class _How:
+class _Settings:
     """The method, the precision of the vectors and of their measurement, and the largest residual."""
 
     method: str
@@ -155,14 +159,14 @@ def _pairs(
     size: int,
     rank: int,
     dense: Callable[[], Float64] | None,
-    how: _How,
+    settings: _Settings,
     seed: int,
     stage: Stage,
     start: NDArray[Any] | None = None,
 ) -> tuple[Float64, NDArray[Any], int]:
     """Values, vectors, and the number of products; not measured yet."""
-    if how.method == "lanczos":
-        return _lanczos(apply, size, rank, how, seed, stage, start)
+    if settings.method == "lanczos":
+        return _lanczos(apply, size, rank, settings, seed, stage, start)
     array = _formed(apply, size) if dense is None else dense()
     wanted = [size - rank, size - 1]
     values, vectors = scipy.linalg.eigh(array, lower=True, overwrite_a=True, subset_by_index=wanted, check_finite=False)
@@ -175,7 +179,7 @@ def _turned(data: Operator, values: Float64, vectors: NDArray[Any]) -> NDArray[A
     out = np.empty((data.shape[1], len(values)), vectors.dtype)
     for start in range(0, len(values), SLAB):
         part = slice(start, min(start + SLAB, len(values)))
-        out[:, part] = data.back(vectors[:, part]) / np.sqrt(values[part]).astype(out.dtype)
+        out[:, part] = data.transpose_times(vectors[:, part]) / np.sqrt(values[part]).astype(out.dtype)
     return out
 
 
@@ -188,22 +192,24 @@ def _formed(apply: Apply, size: int) -> Float64:
     return out
 
 
-def _finish(apply: Apply, values: Float64, vectors: NDArray[Any], used: int, whole: bool, how: _How) -> Pairs:
+def _finish(
+    apply: Apply, values: Float64, vectors: NDArray[Any], used: int, whole: bool, settings: _Settings
+) -> EigenPairs:
     """Leave zeros out, measure the rest, and where float32 was too coarse for that, solve within their space again."""
-    kept = how.not_zero(values)
+    kept = settings.not_zero(values)
     whole, vectors = whole or kept < len(values), np.ascontiguousarray(vectors[:, :kept])
-    found = Pairs(values[:kept].astype(np.float64), vectors, np.empty(0), how.method, used, whole)
-    found = replace(found, residuals=_residuals(apply, found, how.measured))
-    if not found.residual <= how.tolerance:
-        found = _again(apply, found, how)
-        found = replace(found, residuals=_residuals(apply, found, how.measured))
-    if not found.residual <= how.tolerance:
-        bad = int((~(found.residuals <= how.tolerance)).sum())
-        raise NumericalError(_refusal(bad, len(found.values), found.residual, how))
-    return replace(found, vectors=found.vectors.astype(how.dtype, copy=False))
+    found = EigenPairs(values[:kept].astype(np.float64), vectors, np.empty(0), settings.method, used, whole)
+    found = replace(found, residuals=_residuals(apply, found, settings.measured))
+    if not found.residual <= settings.tolerance:
+        found = _again(apply, found, settings)
+        found = replace(found, residuals=_residuals(apply, found, settings.measured))
+    if not found.residual <= settings.tolerance:
+        bad = int((~(found.residuals <= settings.tolerance)).sum())
+        raise ConvergenceError(_refusal(bad, len(found.values), found.residual, settings))
+    return replace(found, vectors=found.vectors.astype(settings.dtype, copy=False))
 
 
-def _residuals(apply: Apply, found: Pairs, dtype: str) -> Float64:
+def _residuals(apply: Apply, found: EigenPairs, dtype: str) -> Float64:
     out = np.empty(len(found.values))
     for start in range(0, len(out), SLAB):
         part = slice(start, min(start + SLAB, len(out)))
@@ -217,7 +223,7 @@ def _sizes(values: Float64) -> Float64:
     return np.asarray(np.maximum(values, SMALLEST * values[:1].sum()))
 
 
-def _again(apply: Apply, found: Pairs, how: _How) -> Pairs:
+def _again(apply: Apply, found: EigenPairs, settings: _Settings) -> EigenPairs:
     """Rayleigh–Ritz in float64 within the space that was found.
 
     In float32 a vector keeps a trace of the first ones, at the level of rounding; the operator multiplies it by their
@@ -239,24 +245,23 @@ def _again(apply: Apply, found: Pairs, how: _How) -> Pairs:
     for row in range(0, size, ROWS):
         rows = slice(row, row + ROWS)
         vectors[rows] = vectors[rows].astype(np.float64) @ turns
-    kept = how.not_zero(values)
+    kept = settings.not_zero(values)
     whole = found.complete or kept < rank
     return replace(found, values=values[:kept], vectors=np.ascontiguousarray(vectors[:, :kept]), complete=whole)
 
 
-def _refusal(bad: int, rank: int, residual: float, how: _How) -> str:
-    other = "use dtype='float64'" if how.dtype == "float32" else "raise the tolerance"
+def _refusal(bad: int, rank: int, residual: float, settings: _Settings) -> str:
     return (
         f"{bad} of {rank} eigenpairs have not converged: the largest ‖Av − σ²v‖/σ² is {residual:.1e}, expected at most "
-        f"{how.tolerance:g}; ask for a lower rank, or {other}"
+        f"{settings.tolerance:g}"
     )
 
 
 def _lanczos(
-    apply: Apply, size: int, rank: int, how: _How, seed: int, stage: Stage, start: NDArray[Any] | None = None
+    apply: Apply, size: int, rank: int, settings: _Settings, seed: int, stage: Stage, start: NDArray[Any] | None = None
 ) -> tuple[Float64, NDArray[Any], int]:
     """Block Lanczos with thick restarts: values, vectors, and the number of products."""
-    rng, dtype = np.random.default_rng(seed), np.dtype(how.dtype)
+    rng, dtype = np.random.default_rng(seed), np.dtype(settings.dtype)
     block, most = widths(size, rank)
     basis = np.empty((size, most + block), dtype, order="F")
     projected = np.zeros((most + block, most + block))
@@ -270,17 +275,17 @@ def _lanczos(
             stage("spectrum", float(have - done))
             size_before = float(np.linalg.norm(rest, axis=0).max())
             if not np.isfinite(size_before):
-                raise NumericalError("a product with the data is not finite: use dtype='float64', or smaller weights")
+                raise NumericalError("a product with the data is not finite")
             projected[:have, done:have] = _orthogonalise(basis[:, :have], rest)
             following, coupling = _next(basis[:, :have], rest, size_before, rng)
             last, done = have - done, have
             if done + block > most:
                 break
-            if done - last < middle <= done and not _ritz(projected[:done, :done], coupling, rank, how)[3].any():
+            if done - last < middle <= done and not _ritz(projected[:done, :done], coupling, rank, settings)[3].any():
                 break  # a near start may arrive between restarts
             basis[:, done : done + block] = following
             have = done + block
-        values, turns, residuals, wrong = _ritz(projected[:done, :done], coupling, rank, how)
+        values, turns, residuals, wrong = _ritz(projected[:done, :done], coupling, rank, settings)
         kept = rank if not wrong.any() else min(turns.shape[1], rank + (done - rank) // 2)
         _rotate(basis, done, turns[:, :kept])
         if not wrong.any():
@@ -293,7 +298,7 @@ def _lanczos(
         np.einsum("ii->i", projected)[:kept] = values[:kept]
         basis[:, kept : kept + block] = following
         done, have = kept, kept + block
-    raise NumericalError(_refusal(int(wrong.sum()), rank, worst, how))
+    raise ConvergenceError(_refusal(int(wrong.sum()), rank, worst, settings))
 
 
 def _first(rng: np.random.Generator, size: int, block: int, start: NDArray[Any] | None) -> Float64:
@@ -307,7 +312,7 @@ def _first(rng: np.random.Generator, size: int, block: int, start: NDArray[Any] 
 
 
 def _ritz(
-    projected: Float64, coupling: Float64, rank: int, how: _How
+    projected: Float64, coupling: Float64, rank: int, settings: _Settings
 ) -> tuple[Float64, Float64, Float64, NDArray[np.bool_]]:
     """Eigenpairs of the projected problem, largest first: the wanted ones and half of the rest.
 
@@ -320,8 +325,8 @@ def _ritz(
     )
     values, turns = values[::-1], turns[:, ::-1]
     residuals = np.linalg.norm(coupling @ turns[done - coupling.shape[1] :], axis=0)
-    goal = 0.5 * how.tolerance * _sizes(values[:rank])
-    goal[how.not_zero(values[:rank]) :] = 10 * np.finfo(how.dtype).eps * values[0]
+    goal = 0.5 * settings.tolerance * _sizes(values[:rank])
+    goal[settings.not_zero(values[:rank]) :] = 10 * np.finfo(settings.dtype).eps * values[0]
     return values, turns, residuals, ~(residuals[:rank] <= goal)
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monogram.engine.inverse.dense import conjugate_gradients
-from monogram.engine.lowrank.students import Problem, objective, rows
+from monogram.engine.linalg.conjugate_gradients import conjugate_gradients
+from monogram.engine.lowrank.students import StudentProblem, objective, rows
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import Between, Stage, silent
 
@@ -26,7 +26,7 @@ DEPENDENT = 1e-13  # directions of U below this share of the largest are roundin
 NONE = np.empty(0)
 
 
-class Factors(NamedTuple):
+class LoopState(NamedTuple):
     """The factors of a student, with what ADMM keeps beside them."""
 
     left: Float64
@@ -44,7 +44,7 @@ class Descent(NamedTuple):
 
 
 def alternating(
-    problem: Problem,
+    problem: StudentProblem,
     left: Float64,
     right: Float64,
     *,
@@ -59,14 +59,14 @@ def alternating(
     U given V: offdiag(A·offdiag(UVᵀ))·V = offdiag(S)·V, preconditioned by C(·)(VᵀV)⁻¹.
     """
 
-    def epoch(now: Factors) -> Factors:
-        return Factors(*_improve_left(problem, *_best_right(problem, now.left, now.right)))
+    def epoch(now: LoopState) -> LoopState:
+        return LoopState(*_improve_left(problem, *_best_right(problem, now.left, now.right)))
 
-    return _descend(problem, Factors(left, right), epoch, epochs, tolerance, stage, between)
+    return _descend(problem, LoopState(left, right), epoch, epochs, tolerance, stage, between)
 
 
 def zero_diagonal(
-    problem: Problem,
+    problem: StudentProblem,
     left: Float64,
     right: Float64,
     *,
@@ -81,15 +81,15 @@ def zero_diagonal(
     η = diag(USUᵀ)/diag(UUᵀ). The constraint ties U to V, so the last small part of the way is slow.
     """
 
-    def epoch(now: Factors) -> Factors:
-        return Factors(*_bare_right(problem, _bare_left(problem, np.linalg.qr(now.right)[0])))
+    def epoch(now: LoopState) -> LoopState:
+        return LoopState(*_bare_right(problem, _bare_left(problem, np.linalg.qr(now.right)[0])))
 
-    start = epoch(Factors(left, right))  # the first point that keeps the constraint
+    start = epoch(LoopState(left, right))  # the first point that keeps the constraint
     return _descend(problem, start, epoch, epochs, tolerance, stage, between)
 
 
 def admm(
-    problem: Problem,
+    problem: StudentProblem,
     left: Float64,
     right: Float64,
     *,
@@ -107,30 +107,30 @@ def admm(
     """
     omega = problem.diagonal
 
-    def epoch(now: Factors) -> Factors:
+    def epoch(now: LoopState) -> LoopState:
         split, pull = now.split[:, None], (omega * (now.split - now.dual))[:, None]
         basis, image, _ = _orthonormal(problem, now.left)
         target = image - problem.penalties[:, None] * basis + split * image + pull * basis
         sizes = omega * rows(basis, target) / (1 + omega * rows(basis, basis))
         right = np.linalg.qr(target - sizes[:, None] * basis)[0]
-        free = right + split * right + problem.inverted((pull - problem.penalties[:, None]) * right)
+        free = right + split * right + problem.inverse_times((pull - problem.penalties[:, None]) * right)
         force = _constrained(problem, right, rows(free, right), 1 / omega)
-        left = free - problem.inverted(force[:, None] * right)
+        left = free - problem.inverse_times(force[:, None] * right)
         own = rows(left, right)
-        along = rows(problem.full(left), right) - problem.d
+        along = rows(problem.system_times(left), right) - problem.d
         moved = (along + omega * (own + now.dual)) / (problem.diagonal + omega)
-        return Factors(left, right, moved, now.dual + own - moved)
+        return LoopState(left, right, moved, now.dual + own - moved)
 
     own = rows(left, right)
     # A dual at which the start, were it an optimum, would stay: from g = 0 the objective rises for many epochs.
-    dual = (problem.diagonal * own - rows(problem.full(left), right) + problem.d) / omega
-    return _descend(problem, Factors(left, right, own, dual), epoch, epochs, tolerance, stage, between)
+    dual = (problem.diagonal * own - rows(problem.system_times(left), right) + problem.d) / omega
+    return _descend(problem, LoopState(left, right, own, dual), epoch, epochs, tolerance, stage, between)
 
 
 def _descend(
-    problem: Problem,
-    start: Factors,
-    epoch: Callable[[Factors], Factors],
+    problem: StudentProblem,
+    start: LoopState,
+    epoch: Callable[[LoopState], LoopState],
     epochs: int,
     tolerance: float,
     stage: Stage,
@@ -152,9 +152,9 @@ def _descend(
     return Descent(best.left, best.right, record)
 
 
-def _orthonormal(problem: Problem, left: Float64) -> tuple[Float64, Float64, Float64]:
+def _orthonormal(problem: StudentProblem, left: Float64) -> tuple[Float64, Float64, Float64]:
     """A basis of the span of U with UᵀAU = I, its product with A, and the R with U = basis·R."""
-    basis, image, turn = left, problem.full(left), np.eye(left.shape[1])
+    basis, image, turn = left, problem.system_times(left), np.eye(left.shape[1])
     for _ in range(2):  # the second time repairs what rounding left of the first
         values, vectors = np.linalg.eigh(basis.T @ image)
         kept = values > DEPENDENT * max(float(values[-1]), 0.0)
@@ -164,7 +164,7 @@ def _orthonormal(problem: Problem, left: Float64) -> tuple[Float64, Float64, Flo
     return basis, image, turn
 
 
-def _best_right(problem: Problem, left: Float64, right: Float64) -> tuple[Float64, Float64]:
+def _best_right(problem: StudentProblem, left: Float64, right: Float64) -> tuple[Float64, Float64]:
     """V given U: every item's k × k system differs from G = I by rank two, so it is solved by 2 × 2 ones."""
     u, a, turn = _orthonormal(problem, left)
     v = right @ turn.T
@@ -178,7 +178,7 @@ def _best_right(problem: Problem, left: Float64, right: Float64) -> tuple[Float6
     return u, v - fall / base
 
 
-def _improve_left(problem: Problem, left: Float64, right: Float64) -> tuple[Float64, Float64]:
+def _improve_left(problem: StudentProblem, left: Float64, right: Float64) -> tuple[Float64, Float64]:
     """U given V, by conjugate gradients from where it is: each step lowers the objective."""
     v, turn = np.linalg.qr(right)
     shape = left.shape
@@ -186,26 +186,26 @@ def _improve_left(problem: Problem, left: Float64, right: Float64) -> tuple[Floa
     def apply(flat: Float64) -> Float64:
         u = flat.reshape(shape)
         own = rows(u, v)
-        image = problem.full(u)
+        image = problem.system_times(u)
         diagonal = rows(image, v) - problem.diagonal * own
-        return np.asarray((image - problem.full(own[:, None] * v) - diagonal[:, None] * v).reshape(-1, 1))
+        return np.asarray((image - problem.system_times(own[:, None] * v) - diagonal[:, None] * v).reshape(-1, 1))
 
     def prepare(flat: Float64) -> Float64:
-        return problem.inverted(flat.reshape(shape)).reshape(-1, 1)
+        return problem.inverse_times(flat.reshape(shape)).reshape(-1, 1)
 
-    target = problem.gram(v) - problem.d[:, None] * v
+    target = problem.gram_times(v) - problem.d[:, None] * v
     start = (left @ turn.T).reshape(-1, 1)
     found, _ = conjugate_gradients(apply, prepare, target.reshape(-1, 1), start, steps=STEPS, tolerance=1e-8)
     return found.reshape(shape), v
 
 
-def _bare_left(problem: Problem, right: Float64) -> Float64:
+def _bare_left(problem: StudentProblem, right: Float64) -> Float64:
     """The best U for an orthonormal V with diag(UVᵀ) = 0."""
     pull = _constrained(problem, right, rows(right, right), np.zeros(len(right)))
-    return right - problem.inverted(pull[:, None] * right)
+    return right - problem.inverse_times(pull[:, None] * right)
 
 
-def _bare_right(problem: Problem, left: Float64) -> tuple[Float64, Float64]:
+def _bare_right(problem: StudentProblem, left: Float64) -> tuple[Float64, Float64]:
     """U made orthonormal in A, and the best V for it with diag(UVᵀ) = 0."""
     basis, image, _ = _orthonormal(problem, left)
     target = image - problem.penalties[:, None] * basis
@@ -214,13 +214,13 @@ def _bare_right(problem: Problem, left: Float64) -> tuple[Float64, Float64]:
     return basis, target - shift[:, None] * basis
 
 
-def _constrained(problem: Problem, right: Float64, target: Float64, ridge: Float64) -> Float64:
+def _constrained(problem: StudentProblem, right: Float64, target: Float64, ridge: Float64) -> Float64:
     """Solve (diag(ridge) + C∘K)t = target for an orthonormal V: (C∘K)t = diag(C(t∘V)Vᵀ), so K is never formed."""
     sizes = ridge + problem.inverse.diagonal * rows(right, right)
     scale = np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes > 0)[:, None]
 
     def apply(column: Float64) -> Float64:
-        return np.asarray(ridge[:, None] * column + rows(problem.inverted(column * right), right)[:, None])
+        return np.asarray(ridge[:, None] * column + rows(problem.inverse_times(column * right), right)[:, None])
 
     fine = 1e-6 if problem.inverse.dtype == np.float32 else 1e-12
     start = scale * target[:, None]

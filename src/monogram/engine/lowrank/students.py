@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import Operator
-from monogram.engine.inverse.dense import Known
+from monogram.engine.inverse.protocols import InverseOperator
 from monogram.engine.linalg.products import inner
 from monogram.engine.lowrank import spectrum
-from monogram.engine.plan import Extra, Size
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import Stage, silent
 
@@ -29,7 +28,7 @@ BLOCKS = 16  # n × k arrays of float64 that a loop of `descent` holds at its pe
 
 
 @dataclass(frozen=True)
-class Problem:
+class StudentProblem:
     """What every student is made from.
 
     Attributes
@@ -43,26 +42,26 @@ class Problem:
     data: Operator
     penalties: Float64
     d: Float64
-    inverse: Known
+    inverse: InverseOperator
 
     @property
     def diagonal(self) -> Float64:
         """The diagonal of A."""
         return self.d + self.penalties
 
-    def gram(self, block: NDArray[Any]) -> Float64:
+    def gram_times(self, block: NDArray[Any]) -> Float64:
         """The product S·block, in float64."""
         out = np.empty(block.shape)
         for start in range(0, block.shape[1], SLAB):
             part = slice(start, start + SLAB)
-            out[:, part] = self.data.items(block[:, part].astype(np.float64))
+            out[:, part] = self.data.item_gram_times(block[:, part].astype(np.float64))
         return out
 
-    def full(self, block: NDArray[Any]) -> Float64:
+    def system_times(self, block: NDArray[Any]) -> Float64:
         """The product A·block, in float64."""
-        return np.asarray(self.gram(block) + self.penalties[:, None] * block)
+        return np.asarray(self.gram_times(block) + self.penalties[:, None] * block)
 
-    def inverted(self, block: Float64) -> Float64:
+    def inverse_times(self, block: Float64) -> Float64:
         """The product C·block, in the precision that C is held in."""
         return self.inverse.times(block.astype(self.inverse.dtype)).astype(np.float64)
 
@@ -71,25 +70,25 @@ class Problem:
 class Teacher:
     """W* = B·diag(θ) + diag(δ), as something that multiplies blocks in their own precision."""
 
-    problem: Problem
+    problem: StudentProblem
     theta: Float64
     delta: Float64
 
     def times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product W*·block."""
         slopes, own = self._scales(block.dtype)
-        return np.asarray(own * block - self.problem.inverse.off(slopes * block))
+        return np.asarray(own * block - self.problem.inverse.times_off_diagonal(slopes * block))
 
-    def back(self, block: NDArray[Any]) -> NDArray[Any]:
+    def transpose_times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product W*ᵀ·block."""
         slopes, own = self._scales(block.dtype)
-        return np.asarray(own * block - slopes * self.problem.inverse.off(block))
+        return np.asarray(own * block - slopes * self.problem.inverse.times_off_diagonal(block))
 
-    def pull(self, block: NDArray[Any]) -> NDArray[Any]:
+    def system_times(self, block: NDArray[Any]) -> NDArray[Any]:
         """The product A·W*·block = S(θ + δ)·block + (ℓ(θ + δ) − θ/c)·block, since A·B = A − diag(1/c); float64."""
         both = self.theta + self.delta
         rest = self.problem.penalties * both - self.theta / self.problem.inverse.diagonal
-        return np.asarray(self.problem.gram(both[:, None] * block) + rest[:, None] * block)
+        return np.asarray(self.problem.gram_times(both[:, None] * block) + rest[:, None] * block)
 
     def _scales(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         slopes = self.theta / self.problem.inverse.diagonal
@@ -110,10 +109,10 @@ def nearest(
 
     def apply(block: NDArray[Any]) -> NDArray[Any]:
         if plain:
-            return teacher.back(teacher.times(block))
+            return teacher.transpose_times(teacher.times(block))
         # Half the work where few pairs are wanted; symmetric to float64, so that small ones are right, where many are.
-        image = teacher.problem.full(teacher.times(block)) if dense else teacher.pull(block)
-        return teacher.back(image.astype(block.dtype))
+        image = teacher.problem.system_times(teacher.times(block)) if dense else teacher.system_times(block)
+        return teacher.transpose_times(image.astype(block.dtype))
 
     # C has the precision of its array: to measure in more would only turn all of it, over and over.
     measured = "float64" if dense else dtype
@@ -127,7 +126,7 @@ def nearest(
     return left, right, residual
 
 
-def objective(problem: Problem, left: NDArray[Any], right: NDArray[Any]) -> float:
+def objective(problem: StudentProblem, left: NDArray[Any], right: NDArray[Any]) -> float:
     """The exact objective f(U, V) = ‖X − XW₀‖² + ‖Λ^½W₀‖² with W₀ = UVᵀ − diag(UVᵀ).
 
     With D = diag(UVᵀ): f = tr S − 2(⟨SU, V⟩ − d·D) + ⟨UᵀAU, VᵀV⟩ − 2·D·diag(AUVᵀ) + Σ A_ii·D_i².
@@ -136,7 +135,7 @@ def objective(problem: Problem, left: NDArray[Any], right: NDArray[Any]) -> floa
     explained, whole, mixed = -float(problem.diagonal @ own), 0.0, 0.0
     for start in range(0, left.shape[1], SLAB):  # columns: of n × k nothing is held in float64
         part = slice(start, start + SLAB)
-        image, other = problem.full(left[:, part]), right[:, part].astype(np.float64)
+        image, other = problem.system_times(left[:, part]), right[:, part].astype(np.float64)
         explained += float((image * other).sum())
         whole += float((inner(left, image) * inner(right, other)).sum())
         mixed += float(own @ rows(image, other))
@@ -146,24 +145,3 @@ def objective(problem: Problem, left: NDArray[Any], right: NDArray[Any]) -> floa
 def rows(one: NDArray[Any], other: NDArray[Any]) -> Float64:
     """The inner product of each row with its counterpart: diag(one·otherᵀ)."""
     return np.asarray(np.einsum("ij,ij->i", one, other, dtype=np.float64))
-
-
-def extra(size: Size, rank: int, dtype: str, epochs: int = 0) -> Extra:
-    """What a student takes beside its teacher: sparse data by item, the basis of the spectrum, factors, loops."""
-    n, width = size.items, np.dtype(dtype).itemsize
-    rank = min(rank, n)
-    if spectrum.method(n, rank) == "dense":
-        products, held, flops = 3 * n, 8 * n * (n + 2 * rank), 4.0 * n**3
-        stages = [("spectrum", float(n) ** 3, "flops")]
-    else:
-        block, most = spectrum.widths(n, rank)
-        products = 6 * rank + most
-        held = width * n * (most + block) + 24 * most**2 + 8 * 4 * n * block
-        flops = 4.0 * n * most * products
-        stages = [("spectrum", float(products), "columns")]
-    slabs = 8 * SLAB * (2 * size.users + 4 * n)
-    loops = 8 * BLOCKS * n * rank if epochs else 0
-    stages += [("epochs", float(epochs), "epochs")] if epochs else []
-    copies = 24 * size.events  # by item and by user, and the values in float64
-    taken = max(held, loops) + 2 * width * n * rank + slabs + copies
-    return Extra(taken, flops, products + 12 * rank * epochs, tuple(stages))

@@ -1,1 +1,1 @@
-"""The machine: compilation, threads, memory."""
+"""Compilation, threads, memory, array types and progress callbacks."""

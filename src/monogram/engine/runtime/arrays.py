@@ -1,4 +1,4 @@
-"""Array types: the names that annotations use."""
+"""Array types for annotations."""
 
 from __future__ import annotations
 

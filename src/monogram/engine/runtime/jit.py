@@ -1,4 +1,4 @@
-"""The one door to numba: compiled kernels that release the interpreter lock and are kept on disk."""
+"""Numba kernels: compiled without the GIL and cached on disk. No other module imports numba."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from numba import njit
 
-_REORDERED = {"contract", "reassoc", "nsz"}  # nan and infinity keep their meaning
+_REORDERED = {"contract", "reassoc", "nsz"}  # NaN and infinity keep their meaning
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile on first call; where no folder for the cache can be written, compile in memory only."""
+    """Compile on first call, with a cache on disk; in memory only where no cache folder is writable."""
     return _compiled(function)
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `kernel`, for sums of products: they may be fused and summed in lanes, which is what makes them vectors.
+    """As `kernel`, with fused multiply-add and reordered sums, so that the compiler can vectorise sums of products.
 
-    The order is chosen when the kernel is compiled, so a call gives the same bits whatever the threads.
+    The order is fixed when the kernel is compiled: a call gives the same bits for any number of threads.
     """
     return _compiled(function, fastmath=_REORDERED)
 

@@ -1,4 +1,4 @@
-"""How much memory there is, and how much a piece of work really took."""
+"""Available memory, memory budgets, and the peak memory of a block of code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 from monogram.errors import ParameterError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-MARGIN = 0.9  # of what is free: the rest is left to everyone else
+MARGIN = 0.9  # share of the free memory that is used; the rest is for other processes
 
 
 def parse(memory: int | float | str | None) -> int:
-    """A memory budget in bytes: a number of bytes, a text such as "8 GB" or "512MiB", or None for what is free."""
+    """A budget in bytes from a number of bytes, a text such as "8 GB" or "512MiB", or None for the free memory."""
     if memory is None:
         return int(MARGIN * available())
     if isinstance(memory, str):
@@ -26,13 +26,13 @@ def parse(memory: int | float | str | None) -> int:
         if match and match[2] in _UNITS:
             memory = float(match[1]) * _UNITS[match[2]]
     if isinstance(memory, bool) or not isinstance(memory, int | float | np.number) or not 0 < memory < 2**63:
-        given = repr(memory)[:60]
-        raise ParameterError(f'memory = {given}; expected bytes above 0, or a text such as "8 GB" or "512 MiB"')
+        text = repr(memory)[:60]
+        raise ParameterError(f'memory = {text}; expected bytes above 0, or a text such as "8 GB" or "512 MiB"')
     return int(memory)
 
 
 def show(number: float) -> str:
-    """Bytes for people, in powers of ten: 3.57 GB."""
+    """Format a number of bytes with a decimal unit: 3.57 GB."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(number) < 1000:
             return f"{number:.3g} {unit}"
@@ -41,20 +41,20 @@ def show(number: float) -> str:
 
 
 def available() -> int:
-    """Bytes this process may still take: what the system has free, within the limit of its container."""
+    """Bytes this process can still allocate: free system memory, within the limit of its container (cgroup)."""
     free = [_system_free()]
-    for folder, limit, used in (
+    for folder, limit, usage in (
         ("/sys/fs/cgroup", "memory.max", "memory.current"),
         ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
-        bound, taken = _number(f"{folder}/{limit}"), _number(f"{folder}/{used}")
+        bound, taken = _number(f"{folder}/{limit}"), _number(f"{folder}/{usage}")
         if bound is not None and taken is not None:
             free.append(max(0, bound - taken + _cached(f"{folder}/memory.stat")))
     return min(free)
 
 
 def _cached(path: str) -> int:
-    """Bytes of files a container holds in memory only because nobody needed the room yet."""
+    """Bytes of the page cache of a container that the kernel can reclaim."""
     try:
         match = re.search(r"^inactive_file (\d+)", Path(path).read_text(), re.MULTILINE)
     except OSError:
@@ -65,15 +65,17 @@ def _cached(path: str) -> int:
 def _number(path: str) -> int | None:
     try:
         return int(Path(path).read_text())
-    except (OSError, ValueError):  # no such file here, or the word "max"
+    except (OSError, ValueError):  # no such file, or the word "max"
         return None
 
 
 def _system_free() -> int:
-    found = _status("/proc/meminfo", "MemAvailable")
-    if found is not None:
-        return found
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:  # no count of free pages: half of all
+    free = _status("/proc/meminfo", "MemAvailable")
+    if free is not None:
+        return free
+    if (
+        hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names
+    ):  # no portable count of free pages: assume half of all pages
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return 4 * 10**9
 
@@ -88,14 +90,14 @@ def _status(path: str, key: str) -> int | None:
 
 
 class Peak:
-    """Bytes the process took at most inside the block, above what it held at its start (None: not measurable)."""
+    """Peak memory of the process inside the block, above its memory at the start; None where it cannot be measured."""
 
     bytes: int | None = None
 
     def __enter__(self) -> Peak:
-        _give_back()
+        _trim_heap()
         try:
-            Path("/proc/self/clear_refs").write_text("5")  # Linux: start the high-water mark anew
+            Path("/proc/self/clear_refs").write_text("5")  # Linux: reset the high-water mark
         except OSError:
             self._start = _high_water()
             return self
@@ -110,10 +112,10 @@ class Peak:
             self.bytes = max(0, end - self._start)
 
 
-def _give_back() -> None:
-    """Hand free memory back to the system: what earlier work left over would hide what this work takes."""
+def _trim_heap() -> None:
+    """Return free heap memory to the system: memory left over from earlier work would hide new allocations."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:  # glibc has it, musl has not
+    if trim is not None:  # glibc has malloc_trim, musl does not
         trim(ctypes.c_size_t(0))
 
 
@@ -123,5 +125,5 @@ def _high_water() -> int | None:
         return mark
     import resource
 
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used if sys.platform == "darwin" else used * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

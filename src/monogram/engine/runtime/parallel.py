@@ -1,7 +1,7 @@
-"""Threads: how many, and how a range of work is shared among them.
+"""Threads: their number, the limit for BLAS, and a parallel loop over a range.
 
-Kernels release the interpreter lock and run on ordinary Python threads: safe to call from a server's threads,
-and the number is ours to set on every call.
+Kernels release the GIL and run on ordinary Python threads: they are safe to call from the threads of a server, and
+every call sets its own number of threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from monogram.errors import ParameterError
 
 
 def count(threads: int | None) -> int:
-    """The number of threads to use: what was asked, else the cores this process may run on."""
+    """The number of threads: the argument, or by default the number of cores this process may run on."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
@@ -28,35 +28,35 @@ def count(threads: int | None) -> int:
 
 
 _lock = threading.Lock()
-_inside: list[int] = []  # what each block asked for: BLAS has one number for the whole process
-_before: list[Any] = []  # what restores BLAS
+_limits: list[int] = []  # the limit of each active block: BLAS has one limit for the whole process
+_restore: list[Any] = []  # restores the limit that BLAS had before
 
 
 @contextmanager
 def blas_threads(threads: int | None) -> Iterator[int]:
-    """Hold BLAS to at most the given number of threads inside the block.
+    """Limit BLAS to at most `threads` threads inside the block.
 
-    The number is the whole process's: while several blocks are entered, in one thread or in many, the smallest of
-    theirs holds, and the last to leave restores what was there before.
+    The limit applies to the whole process. While several blocks are active, in one thread or in many, the smallest
+    limit applies; the last block to exit restores the limit from before.
     """
     import scipy.linalg.cython_blas  # noqa: F401  (the pool must be loaded to be limited)
 
     number = count(threads)
     with _lock:
-        _inside.append(number)
-        if len(_inside) == 1 or number < min(_inside[:-1]):
-            _before.append(_limit(number))
+        _limits.append(number)
+        if len(_limits) == 1 or number < min(_limits[:-1]):
+            _restore.append(_limit(number))
     try:
         yield number
     finally:
         with _lock:
-            smallest = min(_inside)
-            _inside.remove(number)
-            if not _inside:
-                _before[0].restore_original_limits()
-                _before.clear()
-            elif min(_inside) > smallest:
-                _limit(min(_inside))
+            smallest = min(_limits)
+            _limits.remove(number)
+            if not _limits:
+                _restore[0].restore_original_limits()
+                _restore.clear()
+            elif min(_limits) > smallest:
+                _limit(min(_limits))
 
 
 def _limit(number: int) -> Any:
@@ -72,7 +72,7 @@ def parallel_for(
     threads: int,
     done: Callable[[int], None] | None = None,
 ) -> None:
-    """Call work(start, stop) over range(size) in chunks, taken by threads as they become free."""
+    """Call work(start, stop) for every chunk of range(size), on a pool of threads; `done` receives chunk lengths."""
     ranges = [(start, min(start + chunk, size)) for start in range(0, size, chunk)]
 
     def run(span: tuple[int, int]) -> int:

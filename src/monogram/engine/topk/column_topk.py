@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk.selection import offer
 
@@ -31,7 +32,7 @@ def from_columns(columns: Sequence[tuple[NDArray[np.int32], NDArray[Any]]], dtyp
 
 
 def thin(
-    columns: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    columns: Callable[[Indices], Float64],
     n: int,
     keep: int,
     *,
@@ -55,9 +56,7 @@ def thin(
     return from_columns(parts, dtype)
 
 
-def _largest(
-    block: NDArray[np.float64], offset: int, keep: int, diagonal: bool, threads: int
-) -> Iterator[NDArray[np.int32]]:
+def _largest(block: Float64, offset: int, keep: int, diagonal: bool, threads: int) -> Iterator[NDArray[np.int32]]:
     width = block.shape[1]
     rows, counts = np.empty((width, keep + 1), np.int32), np.empty(width, np.int64)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk.best import Best, Eligible, arrays, empty
 from monogram.engine.topk.selection import offer, sort
@@ -21,11 +21,11 @@ LANES = 8  # users gathered side by side: one cache line of float64
 
 
 def best_by_gathering(
-    by_item: Any,
-    scale: NDArray[np.float64],
-    own: NDArray[np.float64],
-    coefficients: NDArray[np.float64],
-    histories: Any,
+    by_item: Csr,
+    scale: Float64,
+    own: Float64,
+    coefficients: Float64,
+    histories: Csr,
     eligible: Eligible,
     k: int,
     *,
@@ -36,11 +36,11 @@ def best_by_gathering(
 
 
 def heads_by_gathering(
-    by_item: Any,
-    scales: NDArray[np.float64],
-    own: NDArray[np.float64],
-    coefficients: NDArray[np.float64],
-    histories: Any,
+    by_item: Csr,
+    scales: Float64,
+    own: Float64,
+    coefficients: Float64,
+    histories: Csr,
     eligible: Eligible,
     k: int,
     *,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.runtime.jit import kernel
 
 
-def sum_rows(matrix: NDArray[Any], histories: Any, columns: NDArray[np.int64], *, threads: int = 1) -> Float64:
+def sum_rows(matrix: Float, histories: Csr, columns: Indices, *, threads: int = 1) -> Float64:
     """Σ h_i·matrix[i, columns] for each history, in float64 and in the order of the items."""
     out = np.zeros((histories.shape[0], len(columns)))
     data = histories.data.astype(np.float64)
@@ -24,7 +23,7 @@ def sum_rows(matrix: NDArray[Any], histories: Any, columns: NDArray[np.int64], *
     return out
 
 
-def sum_sparse_rows(matrix: Any, histories: Any, columns: NDArray[np.int64], *, threads: int = 1) -> Float64:
+def sum_sparse_rows(matrix: Csr, histories: Csr, columns: Indices, *, threads: int = 1) -> Float64:
     """The same for a CSR matrix: the sums, and so the scores, are those of `best_by_sparse_rows` to the last bit."""
     out = np.empty((histories.shape[0], len(columns)))
     data = histories.data.astype(np.float64)

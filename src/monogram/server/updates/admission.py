@@ -85,7 +85,8 @@ def _check_memory(model: Recommender, tickets: list[Ticket]) -> None:
     new = len(unknown_ids(named, ids.index(named)))
     if not new:
         return
-    arrays = 1 if model._kept is None or model._kept.gram is None else 2  # a stored Gram grows, too
+    state = model.weights_.update_state
+    arrays = 1 if state is None or state.gram is None else 2  # a stored Gram grows, too
     needed = arrays * (known + new) ** 2 * np.dtype(model.report_.dtype).itemsize
     free = memory.parse(None)
     if needed > free:

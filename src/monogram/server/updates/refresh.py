@@ -28,12 +28,12 @@ from monogram import store as store_
 from monogram.data.interactions import Interactions
 from monogram.errors import ModelFileError, MonogramError, StorageError
 from monogram.models import files, updates
+from monogram.models.change import UpdateOptions
 from monogram.server import logs
 from monogram.server.http import schemas
 from monogram.server.model_registry import ModelRegistry, stamp
 from monogram.server.updates.admission import Admission, Ticket
 from monogram.server.updates.events import NO_LIMIT, EventStore, LogChange
-from monogram.weights.common import share
 
 if TYPE_CHECKING:
     from monogram.models.base import Recommender
@@ -229,10 +229,10 @@ def changed(model: Recommender, changes: list[LogChange], threads: int) -> tuple
     # A copy shares the arrays and makes them read-only, so that the update makes new ones.
     fresh = cast("FullRank", copy.copy(model))
     if events:
-        updates.exchange_users(fresh, known, _log(events, model.log_), updates.How(threads=threads))
+        updates.exchange_users(fresh, known, _log(events, model.log_), UpdateOptions(threads=threads))
     else:
         fresh.forget_users(known, threads=threads)
-    share(fresh.weights_)  # read-only, as in a mapped file: the kernels are compiled for that
+    fresh.weights_.seal()  # read-only, as in a mapped file: the kernels are compiled for that
     return fresh, bool(known)
 
 

@@ -11,16 +11,17 @@ import pytest
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.engine.plan import Cost, guess, measure
-from monogram.engine.plan import plan as plan_of
 from monogram.engine.runtime import memory
 from monogram.errors import MemoryBudgetError, ParameterError
+from monogram.planning.choice import choose
+from monogram.planning.cost import Cost
+from monogram.planning.size import guess, measure
 
 LARGE = 10**15
 
 
 def plan(users, items, events, **options):
-    return plan_of(guess(users, items, events), **options).require()
+    return choose(guess(users, items, events), **options).require()
 
 
 def test_the_size_of_a_matrix(world):
@@ -194,11 +195,11 @@ def test_what_is_chosen_is_chosen_for_a_reason_that_is_told():
 def test_the_first_of_the_other_ways_that_fits_is_taken():
     others = Cost("slow", 10**8, 1.0, 1.0), Cost("slower", 10, 1.0, 1.0)
     size = guess(50_000, 40_000, 10**6)
-    assert plan_of(size, budget=10**9, others=others).chosen.solver == "slow"
-    assert plan_of(size, budget=10**6, others=others).chosen.solver == "slower"
-    assert plan_of(size, budget=5, others=others).chosen.solver == "slower"
+    assert choose(size, budget=10**9, others=others).chosen.solver == "slow"
+    assert choose(size, budget=10**6, others=others).chosen.solver == "slower"
+    assert choose(size, budget=5, others=others).chosen.solver == "slower"
     with pytest.raises(MemoryBudgetError, match="10 B"):
-        plan_of(size, budget=5, others=others).require()
+        choose(size, budget=5, others=others).require()
 
 
 def test_what_cannot_be_used_is_not_advised():

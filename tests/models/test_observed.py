@@ -1,4 +1,4 @@
-"""Who watches a fit between its epochs sees what shorter fits give, and changes nothing."""
+"""An observer between the epochs of a fit sees what shorter fits give, and changes nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.errors import NotFittedError
-from monogram.models.work import ObservedLog
+from monogram.models.context import FitInputs, FitOptions
 
 EPOCHS = 5
 MODELS = {
@@ -32,9 +32,13 @@ def log():
     return mg.Interactions.from_csr(sp.csr_array((taste > 0.8).astype(np.float32)))
 
 
-def fitted(name, source, epochs=EPOCHS):
+def fitted(name, log, epochs=EPOCHS, between=None):
     kind, given = MODELS[name]
-    return kind(**given, epochs=epochs).fit(source, dtype="float64", threads=1)
+    return observed(kind(**given, epochs=epochs), log, between)
+
+
+def observed(model, log, between=None):
+    return model.fit_from(FitInputs(log, between=between), FitOptions(dtype="float64"))
 
 
 def arrays(weights):
@@ -51,17 +55,17 @@ def assert_same(one, other):
 @every
 def test_in_the_middle_stands_what_a_shorter_fit_gives(name, log):
     seen = {}
-    fitted(name, ObservedLog(log, lambda done, make: seen.update({done: make()})))
+    fitted(name, log, between=lambda done, make: seen.update({done: make()}))
     assert list(seen) == list(range(1, EPOCHS)), "after each epoch but the last"
     for done, weights in seen.items():
         assert_same(weights, fitted(name, log, done).weights_)
 
 
 @every
-def test_who_watches_changes_nothing(name, log):
+def test_an_observer_changes_nothing(name, log):
     alone = fitted(name, log)
     for between in (lambda done, make: make(), lambda done, make: None):
-        watched = fitted(name, ObservedLog(log, between))
+        watched = fitted(name, log, between=between)
         assert_same(watched.weights_, alone.weights_)
         assert watched.report_.objectives == alone.report_.objectives
 
@@ -76,7 +80,7 @@ def test_what_is_raised_leaves_the_model_unfitted(name, log):
             raise InterruptedError("enough")
 
     with pytest.raises(InterruptedError):
-        model.fit(ObservedLog(log, enough))
+        observed(model, log, enough)
     with pytest.raises(NotFittedError):
         model.recommend()
     assert_same(model.fit(log, dtype="float64", threads=1).weights_, fitted(name, log).weights_)
@@ -85,10 +89,10 @@ def test_what_is_raised_leaves_the_model_unfitted(name, log):
 def test_an_end_before_the_last_epoch_is_no_pause(log):
     seen = []
     model = mg.RG2(rank=6, l2=0.05, solver="als", tolerance=1e-3, epochs=1000)
-    model.fit(ObservedLog(log, lambda done, make: seen.append(done)))
+    observed(model, log, lambda done, make: seen.append(done))
     assert seen == list(range(1, len(model.report_.objectives)))
 
 
 def test_a_closed_form_has_no_pause(log):
     for model in (mg.EASE(), mg.RG2(rank=4), mg.LowRankEDLAE(rank=4), mg.SLIM(), mg.Popularity()):
-        model.fit(ObservedLog(log, lambda done, make: pytest.fail("there are no epochs of the whole model")))
+        observed(model, log, lambda done, make: pytest.fail("there are no epochs of the whole model"))

@@ -1,0 +1,135 @@
+"""The context of a fit: its options and its inputs. What it reports is collected in `models.report`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from monogram.data.interactions import Interactions
+from monogram.engine.runtime import memory as memory_
+from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Csr, Float
+from monogram.engine.runtime.progress import Stage, silent
+from monogram.errors import ParameterError
+from monogram.models.recipe import GramRecipe
+from monogram.models.report import ReportBuilder
+from monogram.weights import Weights
+
+if TYPE_CHECKING:
+    from monogram.cluster import Cluster
+
+SOLVERS = ("auto", "primal", "dual")
+Between = Callable[[int, Callable[[], Weights]], None]
+
+
+def check_dtype(dtype: str) -> str:
+    """The name of a working precision."""
+    if dtype not in ("float32", "float64"):
+        raise ParameterError(f"dtype = {dtype!r}; expected 'float32' or 'float64'")
+    return dtype
+
+
+def check_solver(solver: str, choices: tuple[str, ...] = SOLVERS) -> str:
+    """The name of a solver, one of the choices."""
+    if solver not in choices:
+        *most, last = (repr(choice) for choice in choices)
+        raise ParameterError(f"solver = {solver!r}; expected {', '.join(most)} or {last}")
+    return solver
+
+
+def scratch_folder(scratch: str | Path | None, solver: str) -> Path | None:
+    """The folder for large files: the one named, or the system's temporary folder where the disk solver was named."""
+    if scratch is not None:
+        return Path(scratch)
+    return Path(tempfile.gettempdir()) if solver == "disk" else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """How a fit is to be done; checked, and never changed by the fit.
+
+    Parameters
+    ----------
+    dtype : working precision
+    budget : bytes that the fit may take
+    threads : number of threads
+    solver : "auto", or the solver to use
+    keep_gram : keep S beside the weights
+    scratch : folder in which a fit on disk makes its files; None where none was named
+    cluster : where the work is done, if not in this process
+    progress : receives the name of a stage and the work done in it since the last call
+    """
+
+    dtype: str = "float32"
+    budget: int = 2**62
+    threads: int = 1
+    solver: str = "auto"
+    keep_gram: bool = False
+    scratch: Path | None = None
+    cluster: Cluster | None = None
+    progress: Stage = silent
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        dtype: str = "float32",
+        memory: int | float | str | None = None,
+        threads: int | None = None,
+        solver: str = "auto",
+        progress: Callable[[str, float], None] | None = None,
+        **options: Any,
+    ) -> FitOptions:
+        """Options as a user gives them, checked. A budget that is not given is the memory that is free now."""
+        return cls(
+            dtype=check_dtype(dtype),
+            budget=memory_.parse(memory),
+            threads=parallel.count(threads),
+            solver=solver,
+            progress=progress or silent,
+            **options,
+        )
+
+    def report(self) -> ReportBuilder:
+        """An empty report of a fit with these options."""
+        return ReportBuilder(dtype=self.dtype, threads=self.threads, progress=self.progress)
+
+
+@dataclass
+class FitInputs:
+    """What a fit learns from.
+
+    Parameters
+    ----------
+    log : the log
+    factorisation : an `Inverse` or `Spectrum` of the log to reuse, if there is one
+    between : called between the epochs of an iterative fit, but not after the last one, with the number of epochs done
+        and a function that makes the weights as they stand; what it raises ends the fit
+    unit : the factor of the users' weights of an earlier fit; by default it is computed from the log
+    gram : the Gram of the log, where it is known already
+    """
+
+    log: Interactions
+    factorisation: Any = None
+    between: Between | None = None
+    unit: float | None = None
+    gram: Float | None = None
+    _weighted: tuple[GramRecipe, Csr] | None = field(default=None, repr=False)
+
+    def data(self, recipe: GramRecipe) -> Csr:
+        """The data whose Gram the recipe describes; made once."""
+        if self._weighted is None or self._weighted[0] != recipe:
+            if self.unit is None:
+                self.unit = recipe.unit(self.log.matrix)
+            self._weighted = recipe, recipe.data(self.log.matrix, self.unit)
+        return self._weighted[1]
+
+    def pause(self, weights: Callable[[Any], Weights]) -> Callable[[int, Callable[[], Any]], None] | None:
+        """The callback that an engine loop calls between epochs; `weights` turns the state of the loop into weights."""
+        between = self.between
+        if between is None:
+            return None
+        return lambda done, state: between(done, lambda: weights(state()))

@@ -1,0 +1,142 @@
+"""Costs of the inverse (S + Λ)⁻¹: dense (primal, dual), on disk, matrix-free, and for many l2 at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from monogram.engine.inverse import matrix_free as solver
+from monogram.engine.inverse import probing, ridge_path
+from monogram.engine.inverse.tile_store import disk_bytes
+from monogram.engine.inverse.tiled_cholesky import HELD, tile_size
+from monogram.engine.runtime import parallel
+from monogram.planning.calibration import calibrate
+from monogram.planning.cost import WORKSPACE, Cost, Extra
+from monogram.planning.size import Size
+
+PAIR_SECONDS = 1e-9  # to add one pair of events to a Gram matrix, on one thread
+GATHER_SHARE = 0.5  # speed at which scattered rows are read, relative to a copy
+DISK_RATE = 5e8  # bytes a second of an ordinary SSD: disks are not measured
+
+# Times relative to those of n³ flops of our factorisation and inverse, measured with one thread. They are constants, so
+# that the choice between a path and inverses does not depend on the load of the machine.
+EIGEN = {"float32": 14.0, "float64": 6.5}  # the eigendecomposition, relative to n³; it is in float64 for both
+SMALL_EIGEN = 600  # items that are added to n in it: small decompositions are slow for their flops
+ROW_SUM = 25.0  # to add one entry of a row of weights to a score
+PRODUCT = 0.75  # a flop of a plain matrix product
+
+
+def dense(
+    name: str,
+    size: Size,
+    *,
+    dtype: Any = np.float32,
+    threads: int = 1,
+    extra: Extra = Extra(),  # noqa: B008 (frozen)
+) -> Cost:
+    """The cost of the "primal" inverse, a square over the items, or the "dual" one, a square over the users."""
+    dtype, threads = np.dtype(dtype), parallel.count(threads)
+    primal = name == "primal"
+    side, pairs = (size.items, size.pairs_by_user) if primal else (size.users, size.pairs_by_item)
+    # The sparse data by the other side (12 bytes an event; the dual also keeps its transpose), and sums by thread.
+    sparse = size.events * (12 if primal else 28) + 8 * side * threads
+    rate, copying = calibrate(dtype.name, threads)
+    cube = float(side) ** 3
+    products = extra.products if primal else 0
+    flops = cube + extra.flops + 2.0 * side * side * (extra.columns + products * side)
+    return Cost(
+        solver=name,
+        bytes=(1 + products) * side * side * dtype.itemsize + sparse + WORKSPACE + extra.bytes,
+        flops=flops + pairs,
+        seconds=flops / rate + pairs * PAIR_SECONDS / threads + 3 * side * side * dtype.itemsize / copying,
+        advice=extra.advice,
+        stages=(("gram", float(side), "columns"), *_factorisation(cube), *extra.stages),
+        avoidable=extra.avoidable,
+    )
+
+
+def _factorisation(cube: float) -> tuple[tuple[str, float, str], ...]:
+    return ("factor", cube / 3, "flops"), ("invert", cube * 2 / 3, "flops")
+
+
+def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
+    """The cost of conjugate gradients in place of an inverse: no square array, but each history is solved for.
+
+    Parameters
+    ----------
+    diagonal : whether the fit estimates the diagonal of the inverse
+    """
+    name, threads = np.dtype(dtype).name, parallel.count(threads)
+    columns, width = probing.fitted(size.items, diagonal), solver.width(size.users, size.items, name)
+    blocks = min(columns, width) * solver.column_bytes(size.users, size.items, name)
+    slabs = 8 * solver.SLAB * (2 * size.items + size.users)
+    flops = 4.0 * size.events * solver.USUAL_STEPS
+    _, copying = calibrate(name, threads)
+    seconds = flops / 2 * np.dtype(dtype).itemsize / (copying * GATHER_SHARE)
+    return Cost(
+        solver=solver.NAME,
+        bytes=8 * size.events + 80 * size.items + slabs + blocks + WORKSPACE,
+        flops=columns * flops,
+        seconds=columns * seconds,
+        advice="use dtype float32" if name == "float64" else "use a larger machine",
+        stages=(("diagonal", float(columns), "columns"),) if diagonal else (),
+        flops_per_history=flops,
+        seconds_per_history=seconds,
+    )
+
+
+def beside_tiles(size: Size, threads: int) -> int:
+    """Memory that the inverse on disk takes in addition to its tiles: as the primal one in addition to its array."""
+    return 12 * size.events + 8 * size.items * threads + WORKSPACE
+
+
+def on_disk(size: Size, budget: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
+    """The cost of a primal inverse in a file, with tiles as large as the memory budget allows.
+
+    Each stage reads a row of tiles for each tile that it writes.
+    """
+    dtype, threads = np.dtype(dtype), parallel.count(threads)
+    n, beside = size.items, beside_tiles(size, threads)
+    tile = tile_size(n, budget - beside, dtype.itemsize)
+    square, cube = float(n) ** 2 * dtype.itemsize, float(n) ** 3
+    rate, _ = calibrate(dtype.name, threads)
+    reading, writing = square * (n / tile + 1) / DISK_RATE, 3 * square / DISK_RATE
+    return Cost(
+        solver="disk",
+        bytes=HELD * tile**2 * dtype.itemsize + beside,
+        flops=cube + size.pairs_by_user,
+        seconds=max(cube / rate, reading) + writing + size.pairs_by_user * PAIR_SECONDS / threads,
+        advice="give it more memory",
+        stages=(("gram", float(n), "columns"), *_factorisation(cube), ("weights", float(n), "rows")),
+        disk=disk_bytes(n, tile, dtype.itemsize),
+    )
+
+
+def ridge_path_cost(
+    size: Size, values: int, users: int, events: int, *, dtype: Any = np.float32, threads: int = 1
+) -> Cost:
+    """The cost of one eigendecomposition for many values of l2, and of scoring histories with each.
+
+    The Gram matrix exists already.
+
+    Parameters
+    ----------
+    values : how many values of l2
+    users, events : of the histories that are scored
+    """
+    dtype, n = np.dtype(dtype), float(size.items)
+    flops = EIGEN[dtype.name] * n**2 * (n + SMALL_EIGEN) + ROW_SUM * events * n
+    flops += values * (2 * PRODUCT * users + 2) * n**2
+    # The matrix that is decomposed and LAPACK's workspace, then the basis beside the vectors; some blocks of histories.
+    blocks = 3 * min(users, ridge_path.BLOCK) * size.items * dtype.itemsize
+    needed = 3 * 8 * size.items**2 + blocks + WORKSPACE
+    return Cost("path", needed, flops, flops / calibrate(dtype.name, threads)[0])
+
+
+def repeated_inverses(size: Size, values: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
+    """The cost of the same by one primal inverse for each value of l2."""
+    dtype, n = np.dtype(dtype), float(size.items)
+    flops = values * (n**3 + ROW_SUM * events * n)
+    needed = size.items**2 * dtype.itemsize + WORKSPACE
+    return Cost("primal", needed, flops, flops / calibrate(dtype.name, threads)[0])
