@@ -241,7 +241,7 @@ def test_settings_are_safe():
         assert is_loopback(host)
         Settings(ONE, host=host)
     for host in ("0.0.0.0", "::", "192.168.1.2", "shop.example", ""):
-        with pytest.raises(settings_.ParameterError, match="demands an API key"):
+        with pytest.raises(settings_.ParameterError, match="requires an API key"):
             Settings(ONE, host=host)
         assert Settings(ONE, host=host, key=digest(b"x")).key
     assert "abc" not in repr(Settings(ONE, key=b"abc", events="postgresql://u:abc@h/d"))
