@@ -60,7 +60,7 @@ def test_a_model_that_could_not_be_saved_is_found_again(eights, world, tmp_path,
     model = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
     weights = model.item_weights()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "save_file", full)
+        patch.setattr(store.writer, "save_file", full)
         with pytest.raises(StorageError, match=r"No space left.*finished fit is in .*the same fit reuses it"):
             model.save(tmp_path / "a.mono")
     (folder,) = tmp_path.iterdir()
