@@ -10,57 +10,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from monogram._version import __version__
+from monogram.models.builtin import BUILTIN
 
 if TYPE_CHECKING:
-    from monogram import testing
-    from monogram.data import splits
-    from monogram.data.interactions import Interactions
-    from monogram.data.readers import read
-    from monogram.data.sample import sample
-    from monogram.evaluation.protocol import evaluate
-    from monogram.evaluation.shift import shift
-    from monogram.models.base import Recommender
-    from monogram.models.baselines import ItemKNN, Popularity
-    from monogram.models.factorization import WRMF
-    from monogram.models.files import load
-    from monogram.models.full_rank import DEQL, DLAE, EASE, EDLAE, Tempered
-    from monogram.models.inverse import Inverse
-    from monogram.models.recipe import GramRecipe, Penalties
-    from monogram.models.registry import register
-    from monogram.models.sparse import SLIM
-    from monogram.models.spectral import LRR, RG2, VLAE, WLAE, DropoutMF, NuclearPower, RegularizedPCA, vlae_as_lrr
-    from monogram.models.spectrum import Spectrum
-    from monogram.models.students import LowRankDLAE, LowRankEDLAE
-    from monogram.models.two_step import TwoStep
-    from monogram.tuning.search import tune
+    from monogram import testing as testing
+    from monogram.data import splits as splits
+    from monogram.data.interactions import Interactions as Interactions
+    from monogram.data.readers import read as read
+    from monogram.data.sample import sample as sample
+    from monogram.evaluation.protocol import evaluate as evaluate
+    from monogram.evaluation.shift import shift as shift
+    from monogram.models.base import Recommender as Recommender
+    from monogram.models.builtin import *  # noqa: F403 (the classes of all models)
+    from monogram.models.files import load as load
+    from monogram.models.inverse import Inverse as Inverse
+    from monogram.models.recipe import GramRecipe as GramRecipe
+    from monogram.models.recipe import Penalties as Penalties
+    from monogram.models.registry import register as register
+    from monogram.models.spectral import vlae_as_lrr as vlae_as_lrr
+    from monogram.models.spectrum import Spectrum as Spectrum
+    from monogram.tuning.search import tune as tune
 
 _SUBMODULES = {"splits": "monogram.data.splits", "testing": "monogram.testing"}
 _MODULE_OF: dict[str, str] = {
-    "DEQL": "monogram.models.full_rank",
-    "DLAE": "monogram.models.full_rank",
-    "DropoutMF": "monogram.models.spectral",
-    "EASE": "monogram.models.full_rank",
-    "EDLAE": "monogram.models.full_rank",
     "GramRecipe": "monogram.models.recipe",
     "Interactions": "monogram.data.interactions",
     "Inverse": "monogram.models.inverse",
-    "ItemKNN": "monogram.models.baselines",
-    "LRR": "monogram.models.spectral",
-    "LowRankDLAE": "monogram.models.students",
-    "LowRankEDLAE": "monogram.models.students",
-    "NuclearPower": "monogram.models.spectral",
     "Penalties": "monogram.models.recipe",
-    "Popularity": "monogram.models.baselines",
-    "RG2": "monogram.models.spectral",
     "Recommender": "monogram.models.base",
-    "RegularizedPCA": "monogram.models.spectral",
-    "SLIM": "monogram.models.sparse",
     "Spectrum": "monogram.models.spectrum",
-    "Tempered": "monogram.models.full_rank",
-    "TwoStep": "monogram.models.two_step",
-    "VLAE": "monogram.models.spectral",
-    "WLAE": "monogram.models.spectral",
-    "WRMF": "monogram.models.factorization",
     "evaluate": "monogram.evaluation.protocol",
     "load": "monogram.models.files",
     "read": "monogram.data.readers",
@@ -71,44 +49,9 @@ _MODULE_OF: dict[str, str] = {
     "vlae_as_lrr": "monogram.models.spectral",
 }
 
-__all__ = [
-    "DEQL",
-    "DLAE",
-    "EASE",
-    "EDLAE",
-    "LRR",
-    "RG2",
-    "SLIM",
-    "VLAE",
-    "WLAE",
-    "WRMF",
-    "DropoutMF",
-    "GramRecipe",
-    "Interactions",
-    "Inverse",
-    "ItemKNN",
-    "LowRankDLAE",
-    "LowRankEDLAE",
-    "NuclearPower",
-    "Penalties",
-    "Popularity",
-    "Recommender",
-    "RegularizedPCA",
-    "Spectrum",
-    "Tempered",
-    "TwoStep",
-    "__version__",
-    "evaluate",
-    "load",
-    "read",
-    "register",
-    "sample",
-    "shift",
-    "splits",
-    "testing",
-    "tune",
-    "vlae_as_lrr",
-]
+_MODULE_OF |= {name: module for module, name in (path.split(":") for path in BUILTIN.values())}
+
+__all__ = ["__version__", *_MODULE_OF, *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:

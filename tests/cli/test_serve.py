@@ -43,7 +43,7 @@ def test_updates_are_for_one_full_rank_model_in_one_process(program, shop, pairs
     mg.Popularity().fit(pairs).save(tmp_path / "popular.mono")
     done = program("serve", tmp_path / "popular.mono", "--port", 0, "--updates")
     assert done.code == 2
-    assert "full-rank" in done.err
+    assert "cannot be changed without a refit; models that can: EASE" in done.err
 
 
 def test_without_the_extra_the_command_that_installs_it_is_named(program, shop, monkeypatch):

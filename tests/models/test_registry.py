@@ -115,7 +115,7 @@ def test_classes_by_ability(ability, expected):
 
 def test_a_model_nobody_registered_is_not_loaded(tmp_path):
     Mine(l2=50).fit(mg.sample()).save(tmp_path / "mine.mono")
-    with pytest.raises(ModelFileError, match="which this library does not"):
+    with pytest.raises(ModelFileError, match="model 'mine', which is not registered"):
         mg.load(tmp_path / "mine.mono")
 
 

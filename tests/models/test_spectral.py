@@ -263,7 +263,7 @@ def test_a_file_that_is_no_spectrum(world, tmp_path):
     with pytest.raises(ModelFileError, match="holds no spectrum"):
         mg.Spectrum.load(tmp_path / "model.mono")
     mg.Spectrum(world, rank=3).save(tmp_path / "spectrum.mono")
-    with pytest.raises(ModelFileError, match=r"read it with monogram\.Spectrum\.load"):
+    with pytest.raises(ModelFileError, match=r"load it with monogram\.Spectrum\.load"):
         mg.load(tmp_path / "spectrum.mono")
 
 

@@ -47,6 +47,7 @@ class WRMF(Recommender):
     """
 
     name: ClassVar[str] = "wrmf"
+    lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ({"rank": 64}, {"rank": 16})
     epoch_training: ClassVar[EpochTraining | None] = EpochTraining()
     rank: int = param(64, "numbers in the factors of a user or an item", low=1, high=100_000, search=RANK)
     l2: float = param(

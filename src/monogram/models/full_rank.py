@@ -51,6 +51,7 @@ class FullRank(InverseModel):
     updatable: ClassVar[bool] = True
     keeps_gram: ClassVar[bool] = True
     reading: ClassVar[Reading] = "heads"
+    deql_b: ClassVar[float | None] = None  # the b of DEQL that ranks as this model does, if there is one
     solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", matrix_free.NAME)
 
     def add_users(
@@ -250,6 +251,7 @@ class EDLAE(FullRank):
     """
 
     name: ClassVar[str] = "edlae"
+    deql_b: ClassVar[float | None] = 0.0
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
 
@@ -267,6 +269,7 @@ class DLAE(FullRank):
     """
 
     name: ClassVar[str] = "dlae"
+    deql_b: ClassVar[float | None] = 1.0
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
 

@@ -1,41 +1,57 @@
-"""Another head for one question: the parameters that cost no factorisation, and no new array.
+"""Another head for one request: the parameters of a fitted model that can be changed without a factorisation.
 
-EDLAE and DLAE are DEQL at b = 0 and at b = 1, times a factor that changes no order: they have DEQL's b, too.
+Such a parameter changes the head alone: models that differ in it have equal recipe and penalties, so that they share
+an inverse. EDLAE and DLAE are DEQL at b = 0 and at b = 1, times a factor that changes no order: they have its b, too.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import math
+from typing import Any, cast
 
 from monogram.engine.gram.accumulate import squares
 from monogram.errors import ParameterError, one_of
 from monogram.models.base import Recommender
-from monogram.models.full_rank import DEQL, DLAE, EDLAE, FullRank
+from monogram.models.full_rank import DEQL, FullRank
 from monogram.models.heads import DecoupledLoss
 from monogram.models.inverse import used
 from monogram.weights import Weights
-
-AS_DEQL: dict[type[FullRank], float] = {EDLAE: 0.0, DLAE: 1.0}  # the b of each
-COSTLY = ("l2", "dropout", "user_power")  # another value is another inverse
+from monogram.weights.common import Head
 
 
 def parameters(model: Recommender) -> dict[str, Any]:
-    """The parameters that `weights` can change, and their present values; none where the model has no such."""
-    if not isinstance(model, FullRank) or model.pruning_ is not None:
+    """The parameters that `weights` can change, and their present values; empty where there are none."""
+    if not model.updatable or model.pruning_ is not None:
         return {}
-    if not model.weights_.serves_head(model.formula().head):
+    full = cast("FullRank", model)
+    recipe, _, head = full.formula()
+    if not full.weights_.serves_head(head) or (recipe.weighted and full.report_.unit is None):
         return {}
-    if model.formula().recipe.weighted and model.report_.unit is None:
-        return {}
-    own = {name: value for name, value in model.params().items() if name not in COSTLY}
-    return own | ({"b": AS_DEQL[type(model)]} if _as_deql(model) else {})
+    own = {field.name: getattr(full, field.name) for field in dataclasses.fields(full) if _in_head(full, field)}
+    return own | ({"b": full.deql_b} if _as_deql(full) else {})
+
+
+def _in_head(model: FullRank, field: Any) -> bool:
+    """Whether another value of a parameter leaves recipe and penalties as they are."""
+    value = getattr(model, field.name)
+    if isinstance(value, bool):
+        other: Any = not value
+    elif isinstance(value, int | float):
+        low, high = field.metadata.get("low", -math.inf), field.metadata.get("high", math.inf)
+        other = (value + high) / 2 if math.isfinite(high) and value < high else max(low, value / 2 if value else 1.0)
+    else:
+        return False
+    return type(model)(**(model.params() | {field.name: other})).formula().shared == model.formula().shared
 
 
 def _as_deql(model: FullRank) -> bool:
     """Whether the model is a case of DEQL whose b can be changed: without dropout b changes nothing."""
     penalties = model.formula().penalties
     return (
-        type(model) in AS_DEQL and penalties.dropout > 0 and model.weights_.serves_head(DecoupledLoss(penalties, b=1.0))
+        model.deql_b is not None
+        and penalties.dropout > 0
+        and model.weights_.serves_head(DecoupledLoss(penalties, b=1.0))
     )
 
 
@@ -50,14 +66,21 @@ def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
     changed : some of `parameters`, with other values
     """
     own = parameters(model)
-    strange = [name for name in changed if name not in own]
-    if strange:
-        can = one_of(strange[0], own) if own else "it has none that can"
-        raise ParameterError(f"{strange[0]!r} of this {type(model).__name__} cannot be changed without a fit; {can}")
+    unknown = [name for name in changed if name not in own]
+    if unknown:
+        choices = one_of(unknown[0], own) if own else "it has none that can"
+        raise ParameterError(
+            f"{unknown[0]!r} of this {type(model).__name__} cannot be changed without a fit; {choices}"
+        )
     if not changed:
         return model.weights_
-    assert isinstance(model, FullRank)
-    kind = DEQL if _as_deql(model) else type(model)
-    head = kind(**(model.params() | changed)).formula().head
-    data = model.formula().recipe.data(model.log_.matrix, model.report_.unit)
-    return model.weights_.with_head(head, squares(data), used(data))
+    full = cast("FullRank", model)
+    data = full.formula().recipe.data(full.log_.matrix, full.report_.unit)
+    return full.weights_.with_head(_changed_head(full, changed), squares(data), used(data))
+
+
+def _changed_head(model: FullRank, changed: dict[str, Any]) -> Head:
+    if _as_deql(model) and "b" in changed:
+        penalties = model.formula().penalties
+        return DEQL(l2=penalties.l2, dropout=penalties.dropout, **changed).formula().head
+    return type(model)(**(model.params() | changed)).formula().head

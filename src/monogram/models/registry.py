@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, TypeVar
 
 from monogram.errors import ParameterError, one_of
+from monogram.models.builtin import BUILTIN
 
 if TYPE_CHECKING:
     from monogram.models.base import Recommender
@@ -59,29 +60,7 @@ class Registry(Mapping[str, "type[Recommender]"]):
             self._paths.setdefault(entry.name, entry.value)
 
 
-MODELS = Registry(
-    {
-        "ease": "monogram.models.full_rank:EASE",
-        "dlae": "monogram.models.full_rank:DLAE",
-        "edlae": "monogram.models.full_rank:EDLAE",
-        "deql": "monogram.models.full_rank:DEQL",
-        "tempered": "monogram.models.full_rank:Tempered",
-        "two_step": "monogram.models.two_step:TwoStep",
-        "regularized_pca": "monogram.models.spectral:RegularizedPCA",
-        "dropout_mf": "monogram.models.spectral:DropoutMF",
-        "nuclear_power": "monogram.models.spectral:NuclearPower",
-        "wlae": "monogram.models.spectral:WLAE",
-        "vlae": "monogram.models.spectral:VLAE",
-        "lrr": "monogram.models.spectral:LRR",
-        "rg2": "monogram.models.spectral:RG2",
-        "wrmf": "monogram.models.factorization:WRMF",
-        "slim": "monogram.models.sparse:SLIM",
-        "item_knn": "monogram.models.baselines:ItemKNN",
-        "low_rank_dlae": "monogram.models.students:LowRankDLAE",
-        "low_rank_edlae": "monogram.models.students:LowRankEDLAE",
-        "popularity": "monogram.models.baselines:Popularity",
-    }
-)
+MODELS = Registry(BUILTIN)
 MODELS.discover()
 TUNED_BY_DEFAULT = ("ease", "edlae", "dlae", "deql")  # by `tune`, where no models are named
 BASELINE, FLOOR = "ease", "popularity"  # what `tune` compares its best model with
