@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from monogram.models.full_rank import EASE as EASE
     from monogram.models.full_rank import EDLAE as EDLAE
     from monogram.models.full_rank import Tempered as Tempered
+    from monogram.models.relaxed import RDLAE as RDLAE
     from monogram.models.sparse import SLIM as SLIM
     from monogram.models.spectral import LRR as LRR
     from monogram.models.spectral import RG2 as RG2
@@ -32,6 +33,7 @@ BUILTIN = {
     "ease": "monogram.models.full_rank:EASE",
     "dlae": "monogram.models.full_rank:DLAE",
     "edlae": "monogram.models.full_rank:EDLAE",
+    "rdlae": "monogram.models.relaxed:RDLAE",
     "deql": "monogram.models.full_rank:DEQL",
     "tempered": "monogram.models.full_rank:Tempered",
     "two_step": "monogram.models.two_step:TwoStep",
