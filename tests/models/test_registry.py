@@ -98,11 +98,11 @@ def test_a_registered_model_in_epochs_is_searched_with_optuna():
 @pytest.mark.parametrize(
     ("ability", "expected"),
     [
-        ("updatable", "EASE, DLAE, EDLAE, DEQL, Tempered"),
-        ("keeps_gram", "EASE, DLAE, EDLAE, DEQL, Tempered"),
+        ("updatable", "EASE, DLAE, EDLAE, RDLAE, DEQL, Tempered"),
+        ("keeps_gram", "EASE, DLAE, EDLAE, RDLAE, DEQL, Tempered"),
         (
             "on_cluster",
-            "EASE, DLAE, EDLAE, DEQL, Tempered, RegularizedPCA, DropoutMF, NuclearPower, WLAE, VLAE, LRR, RG2",
+            "EASE, DLAE, EDLAE, RDLAE, DEQL, Tempered, RegularizedPCA, DropoutMF, NuclearPower, WLAE, VLAE, LRR, RG2",
         ),
         ("unknown", ""),
     ],

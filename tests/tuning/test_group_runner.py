@@ -24,6 +24,7 @@ SETTINGS = {
     "ease": [{"l2": 5}, {"l2": 50}],
     "dlae": [{"l2": 5, "dropout": 0.4}, {"l2": 50, "dropout": 0.4}],
     "edlae": [{"l2": 5, "dropout": 0.4}, {"l2": 5, "dropout": 0}],
+    "rdlae": [{"l2": 5, "dropout": 0.4, "relax": relax} for relax in (0, 0.1, 1)],
     "deql": [{"l2": 5, "dropout": 0.4, "b": b} for b in (0.1, 0.7, 2)]
     + [{"l2": 50, "dropout": 0.4, "b": 0.7, "zero_diagonal": True}],
     "tempered": [{"l2": 5, "dropout": 0.4, "user_power": power} for power in (0, 0.5, 1)]
