@@ -168,9 +168,8 @@ def test_the_arrows_of_the_contributing_guide_are_those_of_the_table():
 def test_the_contributing_guide_says_what_belongs_in_each_package():
     described = set(re.findall(r"^\| `([\w/]+?)(?:/|\.py)` \|", CONTRIBUTING, re.MULTILINE))
     assert set(PACKAGES) - {"_version", "__init__", "__main__"} <= described
-    assert {
-        f"engine/{folder.name}" for folder in (SOURCE / "engine").iterdir() if (folder / "__init__.py").exists()
-    } == {name for name in described if name.startswith("engine/")}
+    parts = {f"engine/{path.parent.name}" for path in (SOURCE / "engine").glob("*/__init__.py")}
+    assert {name for name in described if name.startswith("engine/")} == parts
 
 
 def test_an_import_inside_a_function_counts(tmp_path):
