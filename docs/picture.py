@@ -1,6 +1,6 @@
-"""Makes `pipeline.svg`: the way the data goes, from a log to a number. Run it after a change: `python docs/picture.py`.
+"""Draw `pipeline.svg`: the stages from a log to metrics. Run it after a change: `python docs/picture.py`.
 
-The picture has its own background, so that it is readable on any page, and follows the reader's light or dark mode.
+The picture has its own background, so that it is readable on any page, and follows the light or dark mode.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape
 
 WIDTH = 960
 BOX_WIDTH, BOX_HEIGHT = 196, 172
-GAP = (WIDTH - 4 * BOX_WIDTH) / 5  # between boxes, and at both ends
-BETWEEN = 40  # the two rows
+GAP = (WIDTH - 4 * BOX_WIDTH) / 5  # between boxes, and at both margins
+BETWEEN = 40  # distance of the two rows
 ROWS = (GAP, GAP + BOX_HEIGHT + BETWEEN)
 HEIGHT = ROWS[1] + BOX_HEIGHT + GAP
 CELL = 11
@@ -28,14 +28,14 @@ DARK = {
 FONTS = 'system-ui, "Segoe UI", Helvetica, Arial, sans-serif'
 
 
-def colours(of: dict[str, str]) -> str:
-    """The rules of one mode, without variables: not every program that draws SVG knows them."""
+def colours(palette: dict[str, str]) -> str:
+    """The CSS rules of one mode, without CSS variables, which not every SVG renderer supports."""
     return (
         ".page {{ fill: {page}; stroke: {edge}; }} .box {{ fill: {box}; stroke: {edge}; }}\n"
         ".name {{ fill: {text}; }} .note {{ fill: {soft}; }}\n"
         ".mark {{ fill: {mark}; }} .pale {{ fill: {pale}; }} .none {{ fill: {edge}; }}\n"
         ".way {{ stroke: {line}; }} .tip {{ fill: {line}; }}\n"
-    ).format(**of)
+    ).format(**palette)
 
 
 def style() -> str:
