@@ -85,7 +85,7 @@ def log(x: float, y: float) -> str:
 
 
 def listed(x: float, y: float) -> str:
-    """Three ranked items, each with its reasons."""
+    """Three ranked items, each with its explanation."""
     top = y - 28
     return "".join(
         rect(x - 46, top + 20 * row, 14, 14, "mark", 7)
@@ -112,13 +112,13 @@ FULL = ["#++++", "+#+++", "++#++", "+++#+", "++++#"]
 HOLLOW = [".#+#+", "+.##+", "#+.+#", "+#+.+", "#+#+."]
 
 STEPS: list[tuple[str, str, str, Callable[[float, float], str]]] = [
-    ("log", "who used what", "file, frame, pairs", log),
+    ("log", "users, items, times", "file, frame, pairs", log),
     ("Interactions", "X: users × items", "sparse, your ids", lambda x, y: grid(x, y, SPARSE)),
     ("Gram", "S = XᵀX", "counts of pairs", lambda x, y: grid(x, y, PAIRS)),
     ("inverse", "C = (S + Λ)⁻¹", "one factorisation", lambda x, y: grid(x, y, FULL)),
     ("model", "W = B·θ + δ", "EASE … DEQL", lambda x, y: grid(x, y, HOLLOW)),
     ("ranking", "hW, best first", "seen, allow, deny", lambda x, y: bars(x, y, [88, 74, 62, 44, 30], 3)),
-    ("recommendations", "items with reasons", "table, JSON, CSV", listed),
+    ("recommendations", "items, explanations", "table, JSON, CSV", listed),
     ("metrics", "recall, ndcg, …", "95% intervals", measured),
 ]
 
@@ -146,7 +146,7 @@ def tip(x: float, y: float) -> str:
 
 
 def way(step: int) -> str:
-    """The arrow from a step to the next; from the end of a row it goes round to the start of the next row."""
+    """The arrow from a step to the next; from the end of a row it leads to the start of the next row."""
     (x, y), (next_x, next_y) = place(step), place(step + 1)
     start, height = x + BOX_WIDTH + 4, y + BOX_HEIGHT / 2
     end, next_height = next_x - 4, next_y + BOX_HEIGHT / 2
