@@ -1,7 +1,7 @@
-# Each target sets up its own .venv first; only Python 3.11+ and make are needed.
-#   make demo    show the library on a small example
-#   make check   lint, types and unit tests: quick, for every change
-#   make test    lint, types and all tests, with servers, clusters, browser and documentation: before a change is sent
+# Each target creates .venv first. Requirements: Python 3.11 or newer, and make.
+#   make demo    run a small example
+#   make check   lint, types and unit tests, for use while you work
+#   make test    lint, types and all tests (servers, clusters, browser, documentation); required for every change
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,7 +31,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary -c constraints.txt -e '.[dev]'
 	touch $@
 
-# Pins for every supported Python at once; needs uv, which users do not.
+# Writes the pinned versions for all supported versions of Python; needs uv.
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate pyproject.toml -o constraints.txt
 
@@ -39,7 +39,7 @@ docs: $(READY)
 	$(BIN)/python docs/picture.py
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-# The papers' tables; the data sets are found through MONOGRAM_DATA, results are kept between runs.
+# Runs the tables of the papers on the data sets in MONOGRAM_DATA; results are cached between runs.
 PAPERS := deql landscape closed_form_edlae rg2 edlae
 reports: $(READY)
 	for paper in $(PAPERS); do \

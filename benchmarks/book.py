@@ -1,10 +1,10 @@
-"""Exact EDLAE through the dual at the size of Amazon-Book: seconds, residual, and memory at the peak.
+"""Exact EDLAE through the dual at the size of Amazon-Book: seconds, residual, and peak memory.
 
     .venv/bin/python benchmarks/book.py [share]
 
 At share 1 (the default) the generated log has 52,643 users, 91,599 items and 2.38 million events. Where MONOGRAM_DATA
-holds amazon-book-first20.npz, how active users and how popular items are is drawn from that part of the real log, else
-from a power law. The fit runs in a process of its own, as in foundation.py, whose tools these are.
+holds amazon-book-first20.npz, the activity of users and the popularity of items are sampled from that part of the real
+log, else from a power law. The fit runs in a separate process, with the helper functions of foundation.py.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The Gram and a whole fit on 1 and on 2 worker processes, beside the same here in the same run.
+"""The Gram matrix and a whole fit on 1 and on 2 worker processes, compared with this process in the same run.
 
     .venv/bin/python benchmarks/cluster.py [--items 4000] [--users 40000] [--events 25] [--workers 1 2]
 
-Prints ratios (cluster / here; below 1 the cluster is quicker) and the rows of the table in docs/howto/cluster.md.
-`--extrapolate` prints its extrapolated rows, from the formulas alone. The default takes about a minute.
+Prints ratios (cluster / this process; below 1 the cluster is faster) and the rows of the table in
+docs/howto/cluster.md. `--extrapolate` prints its extrapolated rows, from the formulas only. The default takes about a
+minute.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/disk.py [items] [memory] [folder]
 
 By default 60,000 items within 6 GB, which takes about 25 GB in the folder (by default the system's for temporary
-files); 6000 "60 MB" is over in seconds. The gemm rate is measured in the same run, before and after.
+files); 6000 "60 MB" takes seconds. The gemm rate is measured in the same run, before and after.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The numbers of the factorisations.
+"""Benchmarks of the matrix factorisations.
 
     .venv/bin/python benchmarks/factorization.py wrmf [--peer PYTHON] [--rank 64] [--epochs 10]
 
-`wrmf`: Gowalla, two threads, the same objective (nu = 0) and the same start for both: seconds an epoch, the objective
-reached, recall on the public test list. `--peer` is the python of an environment of its own that holds implicit 0.7.3;
-it runs with one thread of BLAS, as implicit itself asks for. Its weight of a seen cell is its alpha·r where ours is
-1 + alpha·r, so it is given 1 + alpha. Seconds of the processor count both threads: they say more than the clock where
-other work shares the machine.
+`wrmf`: Gowalla, two threads, the same objective (nu = 0) and the same start for both libraries: seconds per epoch, the
+objective reached, recall on the public test list. `--peer` is the Python of another environment with implicit 0.7.3; it
+runs with one BLAS thread, as implicit recommends. The weight of an observed entry is alpha·r in implicit and 1 +
+alpha·r here, so implicit gets 1 + alpha. CPU seconds are the sum of both threads; they are more reliable than wall time
+on a shared machine.
 """
 
 from __future__ import annotations

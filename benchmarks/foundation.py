@@ -1,9 +1,9 @@
-"""The numbers of the foundation: fit, full Gowalla, top-k, and a factorisation beyond 32-bit offsets.
+"""Benchmarks of fit, full Gowalla, top-k, and a factorisation beyond 32-bit offsets.
 
     .venv/bin/python benchmarks/foundation.py [fit10k] [gowalla] [topk] [large]
 
-Each measurement runs in a process of its own, so that a peak is that measurement's alone; what is compared is measured
-in the same run. Real data is found through MONOGRAM_DATA (the folder that holds gowalla.npz).
+Each measurement runs in a separate process, so that its peak memory is its own; values that are compared are measured
+in the same run. MONOGRAM_DATA is the folder with gowalla.npz.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Matrix-free DLAE where no square array fits: seconds for 100 histories, their residual, and the memory at the peak.
+"""Matrix-free DLAE where no square array fits: seconds for 100 histories, their residual, peak memory.
 
     .venv/bin/python benchmarks/free.py [share]
 
 At share 1 (the default) the generated log has 2 million users, 1 million items and 50 million events; at 0.02 a
-fiftieth of each. Fit and answers run in a process of their own, as in foundation.py, whose tools these are.
+fiftieth of each. Fit and requests run in a separate process, with the helper functions of foundation.py.
 """
 
 from __future__ import annotations

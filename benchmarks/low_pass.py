@@ -1,10 +1,10 @@
-"""What the low-pass part of TwoStep is worth beside its two steps, from the settings that the study found for them.
+"""The effect of the low-pass filter of TwoStep, starting from the settings of the study in tempered.py.
 
-Its weight and rank are chosen by ndcg@20 on the validation part of the study, together with `second` (from three tenths
-below the study's to a tenth above) and, on data sets that are not large, l2 (the study's, half of it, twice of it);
-item_power only where both parts are cut by the order of events. Then the choice is measured on the test part, once,
-beside TwoStep with the study's setting. All choices of one l2 are ranked from one factorisation. What was found for a
-data set is kept in --cache.
+Weight and rank of the filter are chosen by ndcg@20 on the validation part of the study, together with `second` (from
+0.3 below the study's value to 0.1 above) and, on small data sets, l2 (the study's value, its half and its double);
+item_power only where both parts are split by the order of events. Then the choice is measured on the test part, once,
+and compared with TwoStep at the study's setting. All choices of one l2 are ranked from one factorisation. The results
+of a data set are cached in --cache.
 
     python benchmarks/low_pass.py --data DIR -o docs/study/low_pass.md --cache FOLDER [--sets gowalla,yelp2018]
 """

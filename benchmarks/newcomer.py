@@ -1,8 +1,8 @@
-"""The numbers of the newcomer's path: demo, help, a large CSV, an evaluation of five models.
+"""Benchmarks of the first steps of a new user: demo, help, a large CSV, an evaluation of five models.
 
     .venv/bin/python benchmarks/newcomer.py [start] [csv] [evaluate]
 
-Each measurement runs in a process of its own. Real data is found through MONOGRAM_DATA (the folder with gowalla.npz).
+Each measurement runs in a separate process. MONOGRAM_DATA is the folder with gowalla.npz.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Reading a large Parquet log: seconds, rows a second, and the memory beyond the result.
+"""Reading a large Parquet log: seconds, rows per second, and memory in addition to the result.
 
     PYTHONPATH=src python benchmarks/read_parquet.py [--rows 10000000] [--ids string|integer] [--weights]
                                                       [--users 500000] [--items 100000]
 
 The log is written by one process and read by another, so that only reading is measured: the peak resident
-size (VmHWM) less the resident size after imports and a tiny warm-up read, over the bytes of the result.
+size (VmHWM) minus the resident size after imports and a small warm-up read, compared with the bytes of the result.
 """
 
 from __future__ import annotations

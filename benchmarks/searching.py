@@ -1,4 +1,4 @@
-"""The search of the study in tempered.py: data sets, their parts, points that are measured on them, each once."""
+"""The search of the study in tempered.py: data sets, their splits, and settings, each measured once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a server does: requests a second, how long they take, what is spent outside the kernel, memory, time to ready.
+"""Benchmarks of the server: requests per second, latency, time outside the kernels, memory, seconds until ready.
 
-On the full Gowalla log where MONOGRAM_DATA has it, else on a made-up one. Clients and server share this machine: the
-clients are plain sockets in a process of their own, so that they take little of it.
+The model is fitted on the full Gowalla log if MONOGRAM_DATA has it, else on a generated log. Clients and server run on
+the same machine; the clients are plain sockets in a separate process, which take little of its time.
 
     python benchmarks/serving.py [--items N] [--seconds S] [--soak SECONDS] [--model FILE]
 """

@@ -1,9 +1,9 @@
-"""The numbers of the spectral models and the students, on full Gowalla.
+"""Benchmarks of the spectral models and the students, on full Gowalla.
 
     .venv/bin/python benchmarks/spectral.py [rg2] [als] [sweep] [students]
 
-Each fit runs in a process of its own, as in foundation.py, whose tools these are; what is compared is measured in one
-run.
+Each fit runs in a separate process, with the helper functions of foundation.py; values that are compared are measured
+in the same run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A log larger than memory: seconds, events a second, and the peak beside the result.
+"""A log larger than memory: seconds, events per second, and peak memory in addition to the result.
 
     PYTHONPATH=src python benchmarks/streams.py [--events 5000000] [--users 1000000] [--items 200000]
                                                  [--files 20] [--ids integer|string] [--weights] [--keep FOLDER]
 
 A folder of Parquet files is written by one process (users and items by a power law) and read by another. The
-recorded run is `--events 200000000 --files 200`. The peak is that of the resident size (VmHWM), less the resident
-size after imports and a tiny warm-up read. Rows that memory may not hold go to a temporary file in TMPDIR.
+recorded run is `--events 200000000 --files 200`. The peak is that of the resident size (VmHWM), minus the resident
+size after imports and a small warm-up read. Rows beyond the limit of memory are written to a temporary file in TMPDIR.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The shape of the source: import graph, cycles, private accesses, type switches, sizes.
+"""Structure of the source: import graph, cycles, private accesses, type switches, sizes.
 
     .venv/bin/python benchmarks/structure.py [FOLDER]     a table; FOLDER is that of another checkout's package
     .venv/bin/python benchmarks/structure.py --graph      which package imports which, lazy imports included
 
-It reads the source as text and imports nothing of it.
+It parses the source and does not import it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The study of Tempered: what the powers of users and of items are worth, and a second step, on six data sets.
+"""The study of Tempered and TwoStep: the effect of user_power, item_power and a second step on six data sets.
 
 For each data set the parameters of EDLAE, Tempered and TwoStep are searched on a validation part, one at a time, until
 none of them gets better by a step. Then every user_power in steps of 1/8 is measured with every item_power in steps of
-.05, on the validation part and on the test part. Of large sets the search is on a sample of the users, cut in the same
-way; then each parameter is walked once more on all of them. Every factorisation is kept in --cache: a run that was
-stopped goes on.
+.05, on the validation part and on the test part. On large data sets the search uses a sample of the users, split in the
+same way; then one more round of steps of each parameter uses all users. The results of every factorisation are cached
+in --cache, so that an interrupted run resumes.
 
     python benchmarks/tempered.py --data DIR -o docs/study/numbers.md --cache FOLDER [--sets gowalla,ml-1m]
 """

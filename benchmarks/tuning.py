@@ -1,10 +1,10 @@
-"""What a search costs beside fitting and evaluating each of its settings alone, on MovieLens 1M.
+"""The cost of a search compared with a separate fit and evaluation of each setting, on MovieLens 1M.
 
     MONOGRAM_DATA=… .venv/bin/python benchmarks/tuning.py [settings] [threads]
 
-EASE, EDLAE, DLAE and DEQL over the default coarse grid and its first refinements. Of the settings tried, some spread
-over the search are then fitted and evaluated one by one, as a user would without `tune`; their mean is scaled to all of
-them. Both ways are measured in this process, one after the other, after everything is compiled.
+EASE, EDLAE, DLAE and DEQL over the default coarse grid and its first refinements. A sample of the settings, spread over
+the search, is then fitted and evaluated one by one, as without `tune`; the mean of the sample is scaled to all
+settings. Both are measured in this process, one after the other, after all kernels are compiled.
 """
 
 from __future__ import annotations

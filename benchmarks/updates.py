@@ -1,9 +1,10 @@
-"""A change against a refit, in one run: users added to, and forgotten by, a fitted EASE and EDLAE.
+"""Updates compared with refits in the same run: users added to, and forgotten by, a fitted EASE and EDLAE.
 
     .venv/bin/python benchmarks/updates.py [items] [users] [changed]
 
-By default 40,000 items, 60,000 users and 100 changed: about 7 GB and ten minutes on two cores. The log is made up, with
-the popularity curve of a shop. Printed: seconds, the ratio to a fit, and the difference from a fit on the same log.
+By default 40,000 items, 60,000 users and 100 changed: about 7 GB and ten minutes on two cores. The log is generated,
+with item popularity by a power law. It prints seconds, the ratio to a fit, and the difference from a fit on the same
+log.
 """
 
 from __future__ import annotations

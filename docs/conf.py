@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation; the tables that repeat the code are made from the code while it builds."""
+"""Sphinx configuration. The tables of commands, parameters and errors are generated from the code during the build."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ html_show_sphinx = False
 
 
 def fill(_app: Any, _page: str, source: list[str]) -> None:
-    """Put the generated parts where a page asks for them."""
+    """Replace the markers in a page by the generated parts."""
     source[0] = generated.fill(source[0])
 
 
 def setup(app: Any) -> None:
-    """Called by Sphinx."""
+    """Register `fill`; Sphinx calls this function."""
     app.connect("source-read", fill)

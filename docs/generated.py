@@ -1,6 +1,6 @@
-"""The parts of the pages that repeat the code: made from the code, so that they cannot differ from it.
+"""Parts of the pages that are generated from the code: help of the commands, parameters of the models, errors.
 
-A page asks for one with a line such as `<!-- generated: commands -->`.
+A line such as `<!-- generated: commands -->` in a page is replaced by the part of that name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MARK = re.compile(r"<!-- generated: (\w+) -->")
 
 
 def fill(page: str) -> str:
-    """A page with its generated parts in place."""
+    """Replace the markers in the text of a page by the generated parts."""
     return MARK.sub(lambda mark: PARTS[mark[1]](), page)
 
 
@@ -41,8 +41,8 @@ def _calls(name: str) -> Iterator[list[str]]:
     """A command, and the commands inside it when it is a group."""
     yield [name]
     command = importlib.import_module(f"monogram.cli.{name}").command
-    for one in getattr(command, "registered_commands", []):
-        yield [name, one.name or one.callback.__name__.replace("_", "-")]
+    for subcommand in getattr(command, "registered_commands", []):
+        yield [name, subcommand.name or subcommand.callback.__name__.replace("_", "-")]
 
 
 def models() -> str:
@@ -79,11 +79,13 @@ def errors() -> str:
     """The kinds of errors, with their exit codes."""
     from monogram import errors as module
 
-    kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, module.MonogramError)]
+    kinds = [
+        kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, module.MonogramError)
+    ]
     lines = ["| exit code | error | when |", "|---:|---|---|"]
     lines += [
         f"| {kind.exit_code} | `{kind.__name__}` | {(kind.__doc__ or '').strip()} |"
-        for kind in sorted(kinds, key=lambda one: one.exit_code)
+        for kind in sorted(kinds, key=lambda kind: kind.exit_code)
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,6 @@
-"""Makes `pipeline.svg`: the way the data goes, from a log to a number. Run it after a change: `python docs/picture.py`.
+"""Draw `pipeline.svg`: the stages from a log to metrics. Run it after a change: `python docs/picture.py`.
 
-The picture has its own background, so that it is readable on any page, and follows the reader's light or dark mode.
+The picture has its own background, so that it is readable on any page, and follows the light or dark mode.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape
 
 WIDTH = 960
 BOX_WIDTH, BOX_HEIGHT = 196, 172
-GAP = (WIDTH - 4 * BOX_WIDTH) / 5  # between boxes, and at both ends
-BETWEEN = 40  # the two rows
+GAP = (WIDTH - 4 * BOX_WIDTH) / 5  # between boxes, and at both margins
+BETWEEN = 40  # distance of the two rows
 ROWS = (GAP, GAP + BOX_HEIGHT + BETWEEN)
 HEIGHT = ROWS[1] + BOX_HEIGHT + GAP
 CELL = 11
@@ -28,14 +28,14 @@ DARK = {
 FONTS = 'system-ui, "Segoe UI", Helvetica, Arial, sans-serif'
 
 
-def colours(of: dict[str, str]) -> str:
-    """The rules of one mode, without variables: not every program that draws SVG knows them."""
+def colours(palette: dict[str, str]) -> str:
+    """The CSS rules of one mode, without CSS variables, which not every SVG renderer supports."""
     return (
         ".page {{ fill: {page}; stroke: {edge}; }} .box {{ fill: {box}; stroke: {edge}; }}\n"
         ".name {{ fill: {text}; }} .note {{ fill: {soft}; }}\n"
         ".mark {{ fill: {mark}; }} .pale {{ fill: {pale}; }} .none {{ fill: {edge}; }}\n"
         ".way {{ stroke: {line}; }} .tip {{ fill: {line}; }}\n"
-    ).format(**of)
+    ).format(**palette)
 
 
 def style() -> str:
@@ -85,7 +85,7 @@ def log(x: float, y: float) -> str:
 
 
 def listed(x: float, y: float) -> str:
-    """Three ranked items, each with its reasons."""
+    """Three ranked items, each with its explanation."""
     top = y - 28
     return "".join(
         rect(x - 46, top + 20 * row, 14, 14, "mark", 7)
@@ -112,13 +112,13 @@ FULL = ["#++++", "+#+++", "++#++", "+++#+", "++++#"]
 HOLLOW = [".#+#+", "+.##+", "#+.+#", "+#+.+", "#+#+."]
 
 STEPS: list[tuple[str, str, str, Callable[[float, float], str]]] = [
-    ("log", "who used what", "file, frame, pairs", log),
+    ("log", "users, items, times", "file, frame, pairs", log),
     ("Interactions", "X: users × items", "sparse, your ids", lambda x, y: grid(x, y, SPARSE)),
     ("Gram", "S = XᵀX", "counts of pairs", lambda x, y: grid(x, y, PAIRS)),
     ("inverse", "C = (S + Λ)⁻¹", "one factorisation", lambda x, y: grid(x, y, FULL)),
     ("model", "W = B·θ + δ", "EASE … DEQL", lambda x, y: grid(x, y, HOLLOW)),
     ("ranking", "hW, best first", "seen, allow, deny", lambda x, y: bars(x, y, [88, 74, 62, 44, 30], 3)),
-    ("recommendations", "items with reasons", "table, JSON, CSV", listed),
+    ("recommendations", "items, explanations", "table, JSON, CSV", listed),
     ("metrics", "recall, ndcg, …", "95% intervals", measured),
 ]
 
@@ -146,7 +146,7 @@ def tip(x: float, y: float) -> str:
 
 
 def way(step: int) -> str:
-    """The arrow from a step to the next; from the end of a row it goes round to the start of the next row."""
+    """The arrow from a step to the next; from the end of a row it leads to the start of the next row."""
     (x, y), (next_x, next_y) = place(step), place(step + 1)
     start, height = x + BOX_WIDTH + 4, y + BOX_HEIGHT / 2
     end, next_height = next_x - 4, next_y + BOX_HEIGHT / 2

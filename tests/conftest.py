@@ -1,4 +1,4 @@
-"""Shared by the tests: where real data is, if it is anywhere, and small worlds."""
+"""Shared by all tests: the integration mark, the folder of public data sets, a small log."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import settings
 
-# Tests that run in the background inherit an ignored Ctrl-C, and so would every process that they start.
+# A background job inherits SIGINT as ignored, and so would every process that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Hundreds of processes are started: each would compile the whole package anew.
+# The tests start hundreds of processes; without bytecode files each of them would compile the whole package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("repository", deadline=None, print_blob=True)
@@ -24,7 +24,7 @@ settings.load_profile("repository")
 ROOT = Path(__file__).parents[1]
 
 # Folders, files and tests that start processes, servers, clusters or a browser, run the documentation, or take more
-# than about 1.5 seconds: `make check` leaves them out, `make test` runs them. A test can also carry the mark itself.
+# than about 1.5 seconds. `make check` excludes them, `make test` runs them. A test can also carry the mark itself.
 INTEGRATION = (
     "cli/",
     "cluster/",
@@ -72,13 +72,13 @@ def data_folder() -> Path | None:
 def public_data():
     folder = data_folder()
     if folder is None:
-        pytest.skip("no real data here: set MONOGRAM_DATA to the folder that holds it")
+        pytest.skip("no public data sets: set MONOGRAM_DATA to their folder")
     return folder
 
 
 @pytest.fixture
 def world():
-    """60 users × 25 items, weights 1, one item nobody used."""
+    """60 users × 25 items, weights 1, with one item without users and one user without items."""
     rng = np.random.default_rng(7)
     dense = (rng.random((60, 25)) < rng.uniform(0.05, 0.5, 25)).astype(np.float32)
     dense[:, 13] = 0

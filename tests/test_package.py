@@ -1,9 +1,10 @@
-"""The package as a whole: what an import costs, which room knows which, what is public."""
+"""The package as a whole: the cost of its import, which package imports which, public names, error codes."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,11 +32,11 @@ HEAVY = [
 
 def test_the_import_is_light():
     script = f"import monogram, sys; print([name for name in {HEAVY} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
-def test_every_public_name_is_there_and_documented():
+def test_every_public_name_exists_and_is_documented():
     assert sorted(mg.__all__) == dir(mg)
     for name in mg.__all__:
         assert getattr(mg, name).__doc__ or name == "__version__"
@@ -43,9 +44,9 @@ def test_every_public_name_is_there_and_documented():
         _ = mg.nothing
 
 
-# Each package or module at the top of src/monogram, and those that it may import. `__init__` is `import monogram`.
-KNOWN_TO_ALL = {"_version", "errors", "safe"}
-ROOMS = {
+# Every package and module at the top of src/monogram, with those that it may import. `__init__` is `import monogram`.
+IMPORTED_BY_ALL = {"_version", "errors", "safe"}
+PACKAGES = {
     "_version": set(),
     "errors": set(),
     "safe": set(),
@@ -115,8 +116,8 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
 
 
-def known(name: str) -> str:
-    """The module that an imported dotted name is, or is defined in."""
+def module_of(name: str) -> str:
+    """The module that a dotted name in an import names, or is defined in."""
     inner = name.removeprefix("monogram").removeprefix(".")
     while inner and inner not in MODULES:
         inner = inner.rpartition(".")[0]
@@ -124,31 +125,51 @@ def known(name: str) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """The modules of Monogram that a file imports anywhere: at its top, inside functions, for type checks."""
-    found = set()
+    """The modules of Monogram that a file imports: at its top, inside functions, for type checks."""
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
+            assert node.level == 0, f"{path}:{node.lineno}: expected an absolute import"
             if node.module and node.module.split(".")[0] == "monogram":
-                found |= {known(f"{node.module}.{alias.name}") for alias in node.names}
+                modules |= {module_of(f"{node.module}.{alias.name}") for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {known(alias.name) for alias in node.names if alias.name.split(".")[0] == "monogram"}
-    return found
+            modules |= {module_of(alias.name) for alias in node.names if alias.name.split(".")[0] == "monogram"}
+    return modules
 
 
 GRAPH = {name: imports(path) - {name} for name, path in MODULES.items()}
 
 
 def test_every_package_and_module_is_in_the_table():
-    assert {name.split(".")[0] for name in MODULES} == set(ROOMS)
+    assert {name.split(".")[0] for name in MODULES} == set(PACKAGES)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_knows_only_the_rooms_to_its_left(room):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_only_those_in_its_row(package):
     for name in MODULES:
-        if name.split(".")[0] == room:
-            used = {module.split(".")[0] for module in GRAPH[name]}
-            assert used <= ROOMS[room] | KNOWN_TO_ALL, name
+        if name.split(".")[0] == package:
+            imported = {module.split(".")[0] for module in GRAPH[name]}
+            assert imported <= PACKAGES[package] | IMPORTED_BY_ALL, name
+
+
+CONTRIBUTING = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+BESIDE_THE_ARROWS = {"_version", "safe", "cluster", "testing", "plots", "__init__", "__main__"}
+
+
+def test_the_arrows_of_the_contributing_guide_are_those_of_the_table():
+    line = re.search(r"^errors ← .*$", CONTRIBUTING, re.MULTILINE)[0]
+    groups = [set(group.split(", ")) for group in line.split(" ← ")]
+    assert set().union(*groups) == set(PACKAGES) - BESIDE_THE_ARROWS
+    for place, group in enumerate(groups):
+        for package in group:
+            assert PACKAGES[package] - BESIDE_THE_ARROWS <= set().union(*groups[: place + 1]), package
+
+
+def test_the_contributing_guide_says_what_belongs_in_each_package():
+    described = set(re.findall(r"^\| `([\w/]+?)(?:/|\.py)` \|", CONTRIBUTING, re.MULTILINE))
+    assert set(PACKAGES) - {"_version", "__init__", "__main__"} <= described
+    parts = {f"engine/{path.parent.name}" for path in (SOURCE / "engine").glob("*/__init__.py")}
+    assert {name for name in described if name.startswith("engine/")} == parts
 
 
 def test_an_import_inside_a_function_counts(tmp_path):
@@ -169,12 +190,12 @@ def structure():
     return module
 
 
-def test_no_module_imports_itself_by_way_of_others(structure):
-    """Imports inside functions count; those for type checks, which are never carried out, do not."""
+def test_there_is_no_import_cycle(structure):
+    """Imports inside functions count; those under TYPE_CHECKING, which never run, do not."""
     assert structure.cycles(structure.imports()) == []
 
 
-def test_a_cycle_is_found(structure, tmp_path):
+def test_an_import_cycle_is_reported(structure, tmp_path):
     (tmp_path / "one.py").write_text("def f():\n    from monogram.two import g\n")
     (tmp_path / "two.py").write_text("from monogram import three\n")
     (tmp_path / "three.py").write_text("import monogram.one\n")
@@ -187,5 +208,5 @@ def test_every_error_knows_its_exit_code_and_status():
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.MonogramError)
     ]
     codes = [kind.exit_code for kind in kinds]
-    assert len(codes) == len(set(codes)), "an exit code must name one kind of error"
+    assert len(codes) == len(set(codes)), "two kinds of errors have the same exit code"
     assert all(0 < kind.exit_code < 128 and 400 <= kind.http_status < 600 for kind in kinds)
