@@ -75,6 +75,14 @@ def _range(field: Any) -> str:
     return f"{low:g} to {'below ' if field.metadata['below'] else ''}{high:g}"
 
 
+def classes() -> str:
+    """The reference of each model class."""
+    from monogram.models.builtin import BUILTIN
+
+    names = [path.partition(":")[2] for path in BUILTIN.values()]
+    return "\n".join(["```{eval-rst}", *(f".. autoclass:: monogram.{name}" for name in names), "```"]) + "\n"
+
+
 def errors() -> str:
     """The kinds of errors, with their exit codes."""
     from monogram import errors as module
@@ -90,4 +98,4 @@ def errors() -> str:
     return "\n".join(lines) + "\n"
 
 
-PARTS: dict[str, Callable[[], str]] = {"commands": commands, "models": models, "errors": errors}
+PARTS: dict[str, Callable[[], str]] = {"commands": commands, "models": models, "classes": classes, "errors": errors}
