@@ -210,3 +210,21 @@ def test_every_error_knows_its_exit_code_and_status():
     codes = [kind.exit_code for kind in kinds]
     assert len(codes) == len(set(codes)), "two kinds of errors have the same exit code"
     assert all(0 < kind.exit_code < 128 and 400 <= kind.http_status < 600 for kind in kinds)
+
+
+def integration_tests() -> tuple[str, ...]:
+    """The table `INTEGRATION` of conftest.py, which cannot be imported by name."""
+    tree = ast.parse((Path(__file__).parent / "conftest.py").read_text(encoding="utf-8"))
+    (table,) = [
+        node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "INTEGRATION"
+    ]
+    return ast.literal_eval(table)
+
+
+@pytest.mark.parametrize("entry", integration_tests())
+def test_every_entry_of_the_integration_tests_exists(entry):
+    """A renamed test would else move to the unit tests unnoticed."""
+    path, _, function = entry.partition("::")
+    place = Path(__file__).parent / path
+    assert place.exists(), entry
+    assert not function or f"def {function}" in place.read_text(encoding="utf-8"), entry
