@@ -189,3 +189,13 @@ def test_every_error_knows_its_exit_code_and_status():
     codes = [kind.exit_code for kind in kinds]
     assert len(codes) == len(set(codes)), "an exit code must name one kind of error"
     assert all(0 < kind.exit_code < 128 and 400 <= kind.http_status < 600 for kind in kinds)
+
+
+def test_no_two_classes_share_a_name():
+    names = [
+        node.name
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
