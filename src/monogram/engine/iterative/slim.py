@@ -96,7 +96,7 @@ def slim(
         if finished.entries > most:
             raise MemoryBudgetError(
                 f"the weights have more than the {int(most):,} entries that fit in memory, before all "
-                f"{len(inverse):,} items are done; raise l1, or the memory"
+                f"{len(inverse):,} items are done"
             )
         pool.replace(leaving)
         stage("columns", len(leaving))
