@@ -72,24 +72,24 @@ def need() -> None:
 
 
 @contextmanager
-def opened(given: Any) -> Iterator[Cluster]:
+def opened(cluster: Any) -> Iterator[Cluster]:
     """A cluster from a client, an address, or "local" or "local:N"; local workers stop at the end of the block."""
     need()
-    if isinstance(given, str):
-        with _quiet(), _named(given.strip()) as client:
+    if isinstance(cluster, str):
+        with _quiet(), _named(cluster.strip()) as client:
             yield _ready(Cluster(client))
         return
     from distributed import Client
 
-    found = given if isinstance(given, Cluster) else Cluster(given)
-    if not isinstance(found.client, Client):
-        kind = type(found.client).__name__
+    wrapped = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
+    if not isinstance(wrapped.client, Client):
+        kind = type(wrapped.client).__name__
         hint = "; write distributed.Client(cluster)" if kind.endswith("Cluster") else ""
         raise ParameterError(
             f"cluster is of type {kind}; expected a distributed.Client, an address such as tcp://host:8786, "
             f"or 'local:N'{hint}"
         )
-    yield _ready(found)
+    yield _ready(wrapped)
 
 
 def _ready(cluster: Cluster) -> Cluster:

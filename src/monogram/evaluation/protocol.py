@@ -235,9 +235,9 @@ def _aligned(split: Split, log: Any) -> tuple[Any, Any, Any]:
 
 
 def _union(left: Any, right: Any) -> Any:
-    both = ((left != 0).astype(np.float32) + (right != 0).astype(np.float32)).tocsr()
-    both.sort_indices()
-    return both
+    union = ((left != 0).astype(np.float32) + (right != 0).astype(np.float32)).tocsr()
+    union.sort_indices()
+    return union
 
 
 def _first(best: Best, hits: NDArray[np.bool_], wanted: NDArray[np.int64], surprise: Any, k: int) -> JudgedLists:

@@ -200,18 +200,18 @@ def dual(
 
     Returns a new array, Fortran-ordered, both triangles. NumericalError where a solve does not converge.
     """
-    kept = np.setdiff1d(np.arange(len(inverse)), gone)
-    k, more = len(kept), come.shape[0]
+    staying = np.setdiff1d(np.arange(len(inverse)), gone)
+    k, more = len(staying), come.shape[0]
     out = np.empty((k + more, k + more), inverse.dtype, order="F")
     top = out[:k, :k]
     for start in range(0, k, ROWS):
         part = slice(start, min(start + ROWS, k))
-        top[:, part] = inverse[:, kept[part]][kept]
+        top[:, part] = inverse[:, staying[part]][staying]
     if len(gone):
         some = sp.csr_array((np.ones(len(gone)), (gone, np.arange(len(gone)))), shape=(len(inverse), len(gone)))
         columns = _solved(inverse, matrix.T.tocsr(), penalties, some)
-        _subtract(top, columns[kept], _solve(columns[gone], columns[kept].T), threads)
-    stay = matrix[kept].astype(np.float64)
+        _subtract(top, columns[staying], _solve(columns[gone], columns[staying].T), threads)
+    stay = matrix[staying].astype(np.float64)
     by_item = stay.T.tocsr()
     shift = 1 / moved - 1 / penalties
     some = np.flatnonzero((moved != penalties) & (np.diff(by_item.indptr) > 0))

@@ -298,17 +298,17 @@ def _improve(
 
 
 @fused
-def _times(items: Any, gains: Any, fixed: Any, diagonal: Any, x: Any, out: Any, rest: bool) -> None:
-    """The product A·x, or, with `rest`, the residual b − A·x."""
+def _times(items: Any, gains: Any, fixed: Any, diagonal: Any, x: Any, out: Any, residual: bool) -> None:
+    """The product A·x, or, with `residual`, the residual b − A·x."""
     rank, zero, one = len(x), x.dtype.type(0), x.dtype.type(1)
     for t in range(rank):
-        out[t] = -diagonal[t] * x[t] if rest else diagonal[t] * x[t]
+        out[t] = -diagonal[t] * x[t] if residual else diagonal[t] * x[t]
     for p in range(len(items)):
         other = fixed[items[p]]
         product = zero
         for t in range(rank):
             product += other[t] * x[t]
-        weight = one + gains[p] * (one - product) if rest else gains[p] * product
+        weight = one + gains[p] * (one - product) if residual else gains[p] * product
         for t in range(rank):
             out[t] += weight * other[t]
 

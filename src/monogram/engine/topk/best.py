@@ -146,10 +146,10 @@ def _whole_heads(
     start: int,
     stop: int,
 ) -> None:
-    room = np.empty(scores.shape[1], np.int64)
+    candidates = np.empty(scores.shape[1], np.int64)
     for user in range(start, stop):
         total = scores[user]
         close(total, 0, mask, out[out_pointers[user] : out_pointers[user + 1]])
         if len(only_pointers) > 0:
             keep(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
-        select_heads(total, 0, scales, sizes, upper, best_items, best_scores, counts, user, room)
+        select_heads(total, 0, scales, sizes, upper, best_items, best_scores, counts, user, candidates)

@@ -119,7 +119,7 @@ def _by_columns(
 def _rescored(
     items: Any,
     upper: Any,
-    found: Any,
+    numbers: Any,
     solution: Any,
     scale: Any,
     own: Any,
@@ -130,29 +130,29 @@ def _rescored(
     best_scores: Any,
     counts: Any,
     certain: Any,
-    room: Any,
+    exact: Any,
 ) -> None:
     k = best_items.shape[1]
     for user in range(len(items)):
-        number = found[user]
+        number = numbers[user]
         mine = indices[indptr[user] : indptr[user + 1]]
         for place in range(number):
             j = items[user, place]
-            room[place] = 0.0 - scale[j] * solution[j, user] + 0.0
+            exact[place] = 0.0 - scale[j] * solution[j, user] + 0.0
             at = np.searchsorted(mine, j)
             if at < len(mine) and mine[at] == j:
-                room[place] += own[j] * data[indptr[user] + at]
+                exact[place] += own[j] * data[indptr[user] + at]
         counts[user] = min(k, number)
         taken = np.zeros(number, np.bool_)
         for rank in range(counts[user]):
             first = -1
             for place in range(number):
                 if not taken[place] and (
-                    first < 0 or worse(room[first], items[user, first], room[place], items[user, place])
+                    first < 0 or worse(exact[first], items[user, first], exact[place], items[user, place])
                 ):
                     first = place
             taken[first] = True
-            best_items[user, rank], best_scores[user, rank] = items[user, first], room[first]
+            best_items[user, rank], best_scores[user, rank] = items[user, first], exact[first]
         certain[user] = number < items.shape[1] or (
             counts[user] > 0
             and not worse(

@@ -121,15 +121,15 @@ def _rows(
     counts: Any,
     start: int,
     stop: int,
-    room: Any,
+    buffer: Any,
 ) -> None:
     n = len(base)
-    tile = len(room)
+    tile = len(buffer)
     rows = weights.shape[0]
     chosen = np.empty(tile if len(scales) > 0 else 0, np.int64)
     for first in range(0, n, tile):
         size = min(tile, n - first)
-        total = room[:size]
+        total = buffer[:size]
         for user in range(start, stop):
             total[:] = base[first : first + size]
             if rows > 0:

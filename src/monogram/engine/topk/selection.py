@@ -96,12 +96,12 @@ def select(total: Any, first: int, items: Any, scores: Any, count: int) -> int:
     worst = scores[0] if count == len(items) else -np.inf
     for base in range(0, size, 64):
         end = min(base + 64, size)
-        found = end < base + 64
-        if not found:
+        any_above = end < base + 64
+        if not any_above:
             part = total[base:end]
             for t in range(64):  # a fixed count, so that the loop is vectorised
-                found |= part[t] > worst
-        if found:
+                any_above |= part[t] > worst
+        if any_above:
             for t in range(base, end):
                 if total[t] > worst:
                     count = offer(items, scores, count, first + t, total[t])
