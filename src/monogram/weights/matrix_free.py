@@ -6,7 +6,6 @@ import copy
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +14,7 @@ from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.inverse import matrix_free
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.bounds import Terms, best_by_columns, rescored
 from monogram.errors import ModelFileError, MonogramWarning
@@ -51,7 +50,7 @@ class MatrixFree(Weights):
 
     def __init__(
         self,
-        training: Any,
+        training: Csr,
         penalties: Float64,
         tolerance: float,
         dtype: str,
@@ -68,7 +67,7 @@ class MatrixFree(Weights):
         self._refined: dict[int, float] = {}
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> MatrixFree:
+    def from_tensors(cls, tensors: Tensors, training: Csr) -> MatrixFree:
         """Build from stored arrays."""
         n = training.shape[1]
         penalties, tolerance = checked(tensors, "penalties", (n,)), checked(tensors, "tolerance", (1,))
@@ -76,32 +75,32 @@ class MatrixFree(Weights):
             raise ModelFileError(
                 f"the file's weights have a tolerance of {tolerance[0]:g}; expected one between 0 and 1"
             )
-        found = None
+        diagonal = None
         if "diagonal" in tensors or "errors" in tensors:
-            found = Diagonal(checked(tensors, "diagonal", (n,)), checked(tensors, "errors", (n,)))
-            if not ((found.values > 0).all() and (found.errors >= 0).all()):
+            diagonal = Diagonal(checked(tensors, "diagonal", (n,)), checked(tensors, "errors", (n,)))
+            if not ((diagonal.values > 0).all() and (diagonal.errors >= 0).all()):
                 raise ModelFileError("the file's weights have a diagonal that is not above 0, or an error below 0")
         weights = checked(tensors, "weights", (training.shape[0],)) if "weights" in tensors else None
         if weights is not None and not (weights > 0).all():
             raise ModelFileError("the file's weights have a weight of a user that is not above 0")
-        return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, found, weights)
+        return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, diagonal, weights)
 
     @property
     def nbytes(self) -> int:
-        held = self.system.by_item
-        return int(held.data.nbytes + held.indices.nbytes + held.indptr.nbytes + self.penalties.nbytes)
+        by_item = self.system.by_item
+        return int(by_item.data.nbytes + by_item.indices.nbytes + by_item.indptr.nbytes + self.penalties.nbytes)
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
-        found: list[Best] = []
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
+        lists: list[Best] = []
         residuals = [np.zeros(0)]
         terms = self._bounded()
         for rows, solved, start in self._solved(histories, self.tolerance, threads):
             rules = part(eligible, start, start + rows.shape[0])
-            found.append(self._best(solved.columns, terms, rows, rules, k, threads))
+            lists.append(self._best(solved.columns, terms, rows, rules, k, threads))
             residuals.append(solved.residuals)
-        return replace(joined(found, k), residuals=np.concatenate(residuals))
+        return replace(joined(lists, k), residuals=np.concatenate(residuals))
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         """Scores; for more than SCORED items with the estimated c."""
         terms = self._terms(
             self._refined_diagonal(items, threads) if len(items) <= SCORED else self._estimated(), items
@@ -126,7 +125,7 @@ class MatrixFree(Weights):
         out[items, own] += terms.own
         return out
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
     def base(self, items: Indices) -> Float64:
@@ -155,16 +154,16 @@ class MatrixFree(Weights):
         return self.with_head(head, d, counts)
 
     def _solved(
-        self, histories: Any, tolerance: float, threads: int
-    ) -> Iterator[tuple[Any, matrix_free.CgSolution, int]]:
+        self, histories: Csr, tolerance: float, threads: int
+    ) -> Iterator[tuple[Csr, matrix_free.CgSolution, int]]:
         """Batches of histories, their solutions, and where each batch starts."""
         for start, stop in batches(histories.shape[0], self.system.width):
             rows = histories[start:stop]
-            found = matrix_free.solve(self.system, rows, tolerance=tolerance, threads=threads)
-            _warn_not_converged(found.converged)
-            yield rows, found, start
+            solved = matrix_free.solve(self.system, rows, tolerance=tolerance, threads=threads)
+            _warn_not_converged(solved.converged)
+            yield rows, solved, start
 
-    def _best(self, solution: Float64, terms: Terms, rows: Any, rules: Eligible, k: int, threads: int) -> Best:
+    def _best(self, solution: Float64, terms: Terms, rows: Csr, rules: Eligible, k: int, threads: int) -> Best:
         if self.diagonal is None or not self.diagonal.errors.any():
             return best_by_columns(solution, terms, rows, rules, k, threads=threads)
         out = Best(
@@ -173,10 +172,11 @@ class MatrixFree(Weights):
         open_, width = np.arange(rows.shape[0]), k + SPARE
         while len(open_):
             mine, columns = rows[open_], np.ascontiguousarray(solution[:, open_])
-            found = best_by_columns(columns, terms, mine, _only(rules, open_), width, threads=threads)
-            wanted = np.unique(np.concatenate([row[:n] for row, n in zip(found.items, found.counts, strict=True)]))
-            exact = self._terms(self._refined_diagonal(wanted, threads), None)
-            ranked, certain = rescored(found, columns, exact, mine, k)
+            candidates = best_by_columns(columns, terms, mine, _only(rules, open_), width, threads=threads)
+            lists = zip(candidates.items, candidates.counts, strict=True)
+            items = np.unique(np.concatenate([row[:count] for row, count in lists]))
+            exact = self._terms(self._refined_diagonal(items, threads), None)
+            ranked, certain = rescored(candidates, columns, exact, mine, k)
             for name in ("items", "scores", "counts"):
                 getattr(out, name)[open_] = getattr(ranked, name)
             open_ = open_[~certain]
