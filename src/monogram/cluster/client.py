@@ -312,6 +312,6 @@ class Run:
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > self.cluster.patience:
             raise ClusterError(
-                f"{self.doing}: all workers are lost, and none came back in {self.cluster.patience:g} s; "
+                f"{self.doing}: all workers are lost, and none reconnected in {self.cluster.patience:g} s; "
                 "start workers, then run the command again"
             )

@@ -60,7 +60,7 @@ class _Input:
 
 
 def _readable(path: Path, rows: Iterator[_T], hint: str) -> Iterator[_T]:
-    """Turn the exceptions of Arrow and of the file system into `DataError`."""
+    """Convert the exceptions of Arrow and of the file system to `DataError`."""
     try:
         yield from rows
     except pa.ArrowMemoryError:

@@ -198,10 +198,10 @@ def check(paper: Paper, selection: Selection) -> None:
     data = {name for table in paper.tables for name in table.data} | {*paper.stand_ins.values()}
     rows = {row.name: None for table in paper.tables for row in table.rows}
     known = {"data set": sorted(data), "row": list(rows), "table": [table.name for table in paper.tables]}
-    for what, names in zip(known, (selection.data, selection.rows, selection.tables), strict=True):
+    for kind, names in zip(known, (selection.data, selection.rows, selection.tables), strict=True):
         for name in names:
-            if name not in known[what]:
-                raise ParameterError(f"{paper.name} has no {what} {name!r}; expected one of {', '.join(known[what])}")
+            if name not in known[kind]:
+                raise ParameterError(f"{paper.name} has no {kind} {name!r}; expected one of {', '.join(known[kind])}")
 
 
 def _named_once(rows: Sequence[Row]) -> list[Row]:

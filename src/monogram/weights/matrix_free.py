@@ -212,7 +212,7 @@ class MatrixFree(Weights):
         return theta / c, theta + delta
 
     def _terms(self, c: Float64 | None, items: Indices | None) -> Terms:
-        """The factors that turn z into scores for an exact c; of some items where they are given."""
+        """The factors that convert z to scores for an exact c; all items, or some."""
         scale, own = (factor if items is None else factor[items] for factor in self._factors(c))
         return Terms(scale, own, np.zeros_like(scale), np.zeros_like(own))
 

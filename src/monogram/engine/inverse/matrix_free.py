@@ -156,7 +156,7 @@ def _descend(system: System, residual: Float, solution: Float64, at: Indices, go
         image, curve = system.apply(direction, threads)
         size = np.divide(strength, curve, out=np.zeros_like(curve), where=curve > 0)
         after, squared = _moved(solution, at, residual, direction, image, inverse, size, threads)
-        del image  # or it would stand beside the next one
+        del image  # else it would stay in memory beside the next one
         on = (squared > goal**2) & (curve > 0)
         if not on.any():
             return step

@@ -61,7 +61,7 @@ def exact_diagonal(
         )
         out[start : start + len(mine)] = solved.columns[mine, np.arange(len(mine))] + solved.products
         converged &= solved.converged
-        del solved  # else it would be held beside the next one
+        del solved  # else it would stay in memory beside the next one
         stage("diagonal", len(mine))
     return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), converged
 
@@ -108,7 +108,7 @@ def _estimate(
             first_order = _off_diagonal_products(system, items, signs[mine].T / scale[:, None], threads)
             sign = signs[mine].T / scale[:, None]
             moments.add(sign * columns[items, mine], sign * first_order / system.diagonal[items][:, None])
-        del columns  # else they would be held beside the next ones
+        del columns  # else they would stay in memory beside the next ones
         stage("diagonal", size)
     mean, errors = moments.estimate()
     return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors

@@ -42,7 +42,7 @@ class FreeSpaceError(FolderError):
 
 @contextlib.contextmanager
 def storage_errors(folder: Path, needed: int) -> Iterator[None]:
-    """Turn an OSError inside the block into a StorageError that names the folder, the space needed and what to do."""
+    """Convert an OSError inside the block to a StorageError that names the folder, the space needed and what to do."""
     try:
         yield
     except StorageError:
