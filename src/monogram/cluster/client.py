@@ -65,16 +65,16 @@ class Cluster:
         return workers
 
 
-def need() -> None:
+def require_dask() -> None:
     """Raise MissingExtraError where Dask is not installed."""
     if importlib.util.find_spec("distributed") is None or importlib.util.find_spec("dask") is None:
         raise MissingExtraError("cluster= needs Dask: pip install 'monogram[dask]'")
 
 
 @contextmanager
-def opened(cluster: Any) -> Iterator[Cluster]:
+def open_cluster(cluster: Any) -> Iterator[Cluster]:
     """A cluster from a client, an address, or "local" or "local:N"; local workers stop at the end of the block."""
-    need()
+    require_dask()
     if isinstance(cluster, str):
         with _quiet(), _named(cluster.strip()) as client:
             yield _ready(Cluster(client))

@@ -86,10 +86,10 @@ def _on_one_worker(
 def largest(run: Run) -> list[str]:
     """The worker with the most free memory."""
     workers = run.cluster.workers()
-    return [max(workers, key=lambda address: free(workers[address]))] if workers else []
+    return [max(workers, key=lambda address: free_bytes(workers[address]))] if workers else []
 
 
-def free(worker: dict[str, Any]) -> float:
+def free_bytes(worker: dict[str, Any]) -> float:
     """Free bytes of a worker; infinite for a worker without a memory limit."""
     limit = worker["memory_limit"] or np.inf
     return float(limit - worker.get("metrics", {}).get("memory", 0))
@@ -144,7 +144,7 @@ def _factor(
     upper: dict[Any, Any] = {}
     for (i, j), tile in gram_tiles.items():
         own = penalties[i * side : (i + 1) * side] if i == j else None
-        upper[name, j, i] = run.submit(ready, tile, own, side, name=f"upper-{j}-{i}")
+        upper[name, j, i] = run.submit(padded_transpose, tile, own, side, name=f"upper-{j}-{i}")
     square = da.Array(upper, name, ((side,) * count, (side,) * count), meta=np.empty((0, 0), dtype))
     lower = da.linalg.cholesky(square, lower=True).to_delayed()
     keys = list(gram_tiles)
@@ -153,7 +153,7 @@ def _factor(
     return dict(zip(keys, futures, strict=True))
 
 
-def ready(tile: NDArray[Any], penalties: Float64 | None, side: int) -> NDArray[Any]:
+def padded_transpose(tile: NDArray[Any], penalties: Float64 | None, side: int) -> NDArray[Any]:
     """The transpose of a tile plus its penalties, padded to a square tile with 1 on the diagonal."""
     rows, columns = tile.shape
     out = np.zeros((side, side), tile.dtype)

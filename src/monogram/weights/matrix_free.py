@@ -169,19 +169,19 @@ class MatrixFree(Weights):
         out = Best(
             np.zeros((rows.shape[0], k), np.int64), np.zeros((rows.shape[0], k)), np.zeros(rows.shape[0], np.int64)
         )
-        open_, width = np.arange(rows.shape[0]), k + SPARE
-        while len(open_):
-            mine, columns = rows[open_], np.ascontiguousarray(solution[:, open_])
-            candidates = best_by_columns(columns, terms, mine, _only(rules, open_), width, threads=threads)
+        uncertain, width = np.arange(rows.shape[0]), k + SPARE
+        while len(uncertain):
+            mine, columns = rows[uncertain], np.ascontiguousarray(solution[:, uncertain])
+            candidates = best_by_columns(columns, terms, mine, _only(rules, uncertain), width, threads=threads)
             lists = zip(candidates.items, candidates.counts, strict=True)
             items = np.unique(np.concatenate([row[:count] for row, count in lists]))
             exact = self._terms(self._refined_diagonal(items, threads), None)
             ranked, certain = rescored(candidates, columns, exact, mine, k)
             for name in ("items", "scores", "counts"):
-                getattr(out, name)[open_] = getattr(ranked, name)
-            open_ = open_[~certain]
-            if width >= k + WIDEST and len(open_):
-                _warn_uncertain(len(open_))
+                getattr(out, name)[uncertain] = getattr(ranked, name)
+            uncertain = uncertain[~certain]
+            if width >= k + WIDEST and len(uncertain):
+                _warn_uncertain(len(uncertain))
                 break
             width *= 2
         return out

@@ -40,7 +40,7 @@ class Rescaled(Weights):
         return int(self.factors.nbytes + self.delta.nbytes)
 
     def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
-        if _left_out(histories, eligible):  # the diagonal is never read
+        if _histories_excluded(histories, eligible):  # the diagonal is never read
             return self.dense.heads(self.factors[None], histories, eligible, k, threads)[0]
         every, ones = np.arange(histories.shape[1]), np.ones((1, histories.shape[1]))
         batches_ = [
@@ -53,7 +53,7 @@ class Rescaled(Weights):
 
     def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         out = self.dense.score(histories, items, threads) * self.factors[items]
-        out += self._own(histories)[:, items].toarray()
+        out += self._own_scores(histories)[:, items].toarray()
         return out
 
     def columns(self, items: Indices) -> Float64:
@@ -73,7 +73,7 @@ class Rescaled(Weights):
     def tensors(self) -> Tensors:
         raise ParameterError("rescaled weights cannot be stored; save the model that `changed` returns")
 
-    def _own(self, histories: Csr) -> Csr:
+    def _own_scores(self, histories: Csr) -> Csr:
         """What an item of a history adds to its own score, minus what the diagonal of the array adds."""
         at = histories.indices
         stored = self.dense.matrix[at, at] * self.factors[at]
@@ -81,7 +81,7 @@ class Rescaled(Weights):
         return sp.csr_array(arrays, shape=histories.shape)
 
 
-def _left_out(histories: Csr, eligible: Eligible) -> bool:
+def _histories_excluded(histories: Csr, eligible: Eligible) -> bool:
     """Whether the excluded items are exactly those of the histories."""
     same = len(eligible.out) == len(histories.indices) and np.array_equal(eligible.out_pointers, histories.indptr)
     return bool(same and np.array_equal(eligible.out, histories.indices))

@@ -140,8 +140,8 @@ def solve(system: System, right: Csr | ScaledSigns, *, tolerance: float | Float6
         steps += _descend(system, residual, solution, at, np.maximum(goal[at] / 2, floor * norms[at]), threads)
         before = norms[at]
         residual, norms[at], products[at] = system.residual(right, solution, at, threads)
-        on = (norms[at] > goal[at]) & (norms[at] < before / 2)
-        at, residual = at[on], np.ascontiguousarray(residual[:, on])
+        running = (norms[at] > goal[at]) & (norms[at] < before / 2)
+        at, residual = at[running], np.ascontiguousarray(residual[:, running])
     residuals = np.divide(norms, sizes, out=np.zeros_like(sizes), where=sizes > 0)
     return CgSolution(solution, residuals, products, steps, bool((norms <= goal).all()))
 
@@ -157,16 +157,16 @@ def _descend(system: System, residual: Float, solution: Float64, at: Indices, go
         size = np.divide(strength, curve, out=np.zeros_like(curve), where=curve > 0)
         after, squared = _moved(solution, at, residual, direction, image, inverse, size, threads)
         del image  # else it would stay in memory beside the next one
-        on = (squared > goal**2) & (curve > 0)
-        if not on.any():
+        running = (squared > goal**2) & (curve > 0)
+        if not running.any():
             return step
         _next_directions(
-            direction, residual, inverse, np.divide(after, strength, out=np.zeros_like(after), where=on), threads
+            direction, residual, inverse, np.divide(after, strength, out=np.zeros_like(after), where=running), threads
         )
-        strength = np.where(on, after, 0.0)  # a converged column takes no further step
-        if 2 * on.sum() <= len(on):
-            residual, direction = np.ascontiguousarray(residual[:, on]), np.ascontiguousarray(direction[:, on])
-            at, goal, strength = at[on], goal[on], strength[on]
+        strength = np.where(running, after, 0.0)  # a converged column takes no further step
+        if 2 * running.sum() <= len(running):
+            residual, direction = (np.ascontiguousarray(block[:, running]) for block in (residual, direction))
+            at, goal, strength = at[running], goal[running], strength[running]
     return STEPS
 
 

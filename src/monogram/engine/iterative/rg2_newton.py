@@ -191,10 +191,10 @@ class _Model:
         along, now = (-divided[0], -divided[1]), size
         for _ in range(INNER):
             ahead = self.times(along)
-            bend = _dot(along, ahead)
-            if not bend > 0.0:
+            curvature = _dot(along, ahead)
+            if not curvature > 0.0:
                 break
-            by = slope[0].dtype.type(now / bend)
+            by = slope[0].dtype.type(now / curvature)
             for k in (0, 1):
                 step[k][...] += by * along[k]
                 residual[k][...] -= by * ahead[k]

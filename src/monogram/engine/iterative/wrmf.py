@@ -317,10 +317,10 @@ def _times(items: Any, gains: Any, fixed: Any, diagonal: Any, x: Any, out: Any, 
 def _step(x: Any, residual: Any, direction: Any, product: Any, diagonal: Any, length: Any) -> Any:
     """One step of conjugate gradients; returns the new squared norm of the residual in D⁻¹."""
     rank = len(x)
-    bend = after = x.dtype.type(0)
+    curvature = after = x.dtype.type(0)
     for t in range(rank):
-        bend += direction[t] * product[t]
-    size = length / bend
+        curvature += direction[t] * product[t]
+    size = length / curvature
     for t in range(rank):
         x[t] += size * direction[t]
         residual[t] -= size * product[t]

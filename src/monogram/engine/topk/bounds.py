@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.engine.runtime.jit import kernel
-from monogram.engine.topk.best import Best, Eligible, arrays, whole
+from monogram.engine.topk.best import Best, Eligible, arrays, select_rows
 from monogram.engine.topk.selection import worse
 
 
@@ -112,7 +112,7 @@ def _by_columns(
             total[0, j] = scale_slack[j] * abs(value) - scale[j] * value + 0.0  # 0, not −0
         for p in range(indptr[user], indptr[user + 1]):
             total[0, indices[p]] += (own[indices[p]] + own_slack[indices[p]]) * data[p]
-        whole(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
+        select_rows(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
 
 
 @kernel

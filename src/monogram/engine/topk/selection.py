@@ -68,7 +68,7 @@ def sort(items: Any, scores: Any, count: int) -> None:
 
 
 @kernel
-def close(total: Any, first: int, mask: Any, out: Any) -> None:
+def exclude(total: Any, first: int, mask: Any, out: Any) -> None:
     """Exclude items: set the score to −∞ where the mask is False or the item is in the sorted list `out`."""
     for t in range(len(total)):
         total[t] = total[t] if mask[first + t] else -np.inf
@@ -79,7 +79,7 @@ def close(total: Any, first: int, mask: Any, out: Any) -> None:
 
 
 @kernel
-def keep(total: Any, first: int, only: Any) -> None:
+def exclude_all_but(total: Any, first: int, only: Any) -> None:
     """Exclude every item that is not in the sorted list `only`."""
     p = np.searchsorted(only, first)
     for t in range(len(total)):
