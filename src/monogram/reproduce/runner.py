@@ -172,8 +172,8 @@ class Runner:
             for job in jobs:
                 job.result = {"error": str(error)}
             return
-        own = (warning for warning in caught if issubclass(warning.category, MonogramWarning))
-        notes = list(dict.fromkeys(str(warning.message) for warning in own))
+        warnings_ = (warning for warning in caught if issubclass(warning.category, MonogramWarning))
+        notes = list(dict.fromkeys(str(warning.message) for warning in warnings_))
         for group, values in zip(groups, measured, strict=True):
             result = result_of(report, split, metrics, values) | {"warnings": notes, "shared": len(groups)}
             for job in group:
