@@ -1,4 +1,4 @@
-"""The package as a whole: what an import costs, which room knows which, what is public."""
+"""The package as a whole: what an import costs, which package imports which, what is public."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_every_public_name_is_there_and_documented():
 
 
 # Each package or module at the top of src/monogram, and those that it may import. `__init__` is `import monogram`.
-KNOWN_TO_ALL = {"_version", "errors", "safe"}
-ROOMS = {
+FOR_ALL = {"_version", "errors", "safe"}
+MAY_IMPORT = {
     "_version": set(),
     "errors": set(),
     "safe": set(),
@@ -140,15 +140,15 @@ GRAPH = {name: imports(path) - {name} for name, path in MODULES.items()}
 
 
 def test_every_package_and_module_is_in_the_table():
-    assert {name.split(".")[0] for name in MODULES} == set(ROOMS)
+    assert {name.split(".")[0] for name in MODULES} == set(MAY_IMPORT)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_knows_only_the_rooms_to_its_left(room):
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_package_imports_only_those_to_its_left(package):
     for name in MODULES:
-        if name.split(".")[0] == room:
+        if name.split(".")[0] == package:
             used = {module.split(".")[0] for module in GRAPH[name]}
-            assert used <= ROOMS[room] | KNOWN_TO_ALL, name
+            assert used <= MAY_IMPORT[package] | FOR_ALL, name
 
 
 def test_an_import_inside_a_function_counts(tmp_path):

@@ -107,9 +107,9 @@ class MatrixFree(Weights):
         )
         out = np.empty((histories.shape[0], len(items)))
         for rows, solved, start in self._solved(histories, self.tolerance, threads):
-            mine = out[start : start + rows.shape[0]]
-            mine[...] = 0.0 - terms.scale * solved.columns[items].T + 0.0
-            mine += rows[:, items].toarray() * terms.own
+            scores = out[start : start + rows.shape[0]]
+            scores[...] = 0.0 - terms.scale * solved.columns[items].T + 0.0
+            scores += rows[:, items].toarray() * terms.own
         return out
 
     def columns(self, items: Indices) -> Float64:

@@ -90,10 +90,10 @@ class TwoStepDual(Weights):
             rows = histories[start:stop]
             first = self.first.score(rows, every, threads)
             mixed = self._mixed(first, self._exact(first.T, threads).T)[:, items]
-            there = np.unique(rows.indices)
-            common = rows[:, there].astype(np.float64) @ self.basis[there].astype(np.float64)
-            beside = common @ self.basis[items].T.astype(np.float64)
-            out[start:stop] = (mixed + beside) * self.factors[items]
+            history_items = np.unique(rows.indices)
+            common = rows[:, history_items].astype(np.float64) @ self.basis[history_items].astype(np.float64)
+            projected = common @ self.basis[items].T.astype(np.float64)
+            out[start:stop] = (mixed + projected) * self.factors[items]
         return out
 
     def columns(self, items: Indices) -> Float64:
@@ -101,8 +101,8 @@ class TwoStepDual(Weights):
         for start, stop in batches(len(items), WIDTH):
             first = self.first.columns(items[start:stop])
             second = first - self._exact(first / c[:, None], threads)
-            beside = self.basis @ self.basis[items[start:stop]].T.astype(np.float64)
-            out[:, start:stop] = (1 - self.share) * first + self.share * second + beside
+            projected = self.basis @ self.basis[items[start:stop]].T.astype(np.float64)
+            out[:, start:stop] = (1 - self.share) * first + self.share * second + projected
         return out * self.factors[items]
 
     def shares(self, history: Csr, item: int) -> Float64:

@@ -100,10 +100,10 @@ class System:
         out = np.empty((len(solution), len(at)), self.dtype)
         norms, products = np.empty(len(at)), np.empty(len(at))
         for start in range(0, len(at), SLAB):
-            mine = at[start : start + SLAB]
-            part = np.ascontiguousarray(solution[:, mine])
+            columns = at[start : start + SLAB]
+            part = np.ascontiguousarray(solution[:, columns])
             slab = -self.apply(part, threads)[0]
-            _add_rows(right, mine, slab)
+            _add_rows(right, columns, slab)
             norms[start : start + SLAB] = np.sqrt(_total(_products(slab, slab)))
             products[start : start + SLAB] = _total(_products(part, slab))
             out[:, start : start + SLAB] = slab
@@ -342,9 +342,9 @@ def _backward(
 ) -> None:
     sums = np.empty(len(part))
     for row in range(start, stop):
-        mine = block[row]
+        block_row = block[row]
         for t in range(len(sums)):
-            sums[t] = penalties[row] * mine[t]
+            sums[t] = penalties[row] * block_row[t]
         for p in range(indptr[row], indptr[row + 1]):
             value = np.float64(data[p])
             other = middle[indices[p]]
@@ -352,7 +352,7 @@ def _backward(
                 sums[t] += value * other[t]
         for t in range(len(sums)):
             out[row, t] = sums[t]
-            part[t] += mine[t] * sums[t]
+            part[t] += block_row[t] * sums[t]
 
 
 @kernel

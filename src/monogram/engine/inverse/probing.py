@@ -54,15 +54,15 @@ def exact_diagonal(
     out, converged = np.empty(len(items)), True
     error, least = ERROR[system.dtype], system.penalties.min()
     for start in range(0, len(items), system.width):
-        mine = np.asarray(items[start : start + system.width])
-        tolerance = np.sqrt(error * least / system.diagonal[mine])
+        batch = np.asarray(items[start : start + system.width])
+        tolerance = np.sqrt(error * least / system.diagonal[batch])
         solved = matrix_free.solve(
-            system, matrix_free.units(mine, len(system.penalties)), tolerance=tolerance, threads=threads
+            system, matrix_free.units(batch, len(system.penalties)), tolerance=tolerance, threads=threads
         )
-        out[start : start + len(mine)] = solved.columns[mine, np.arange(len(mine))] + solved.products
+        out[start : start + len(batch)] = solved.columns[batch, np.arange(len(batch))] + solved.products
         converged &= solved.converged
         del solved  # else it would stay in memory beside the next one
-        stage("diagonal", len(mine))
+        stage("diagonal", len(batch))
     return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), converged
 
 
@@ -104,10 +104,10 @@ def _estimate(
         right = matrix_free.ScaledSigns(signs, scale, items, (size, len(system.penalties)))
         columns = matrix_free.solve(system, right, tolerance=COARSE, threads=threads).columns
         for first in range(0, size, matrix_free.SLAB):
-            mine = slice(first, min(first + matrix_free.SLAB, size))
-            first_order = _off_diagonal_products(system, items, signs[mine].T / scale[:, None], threads)
-            sign = signs[mine].T / scale[:, None]
-            moments.add(sign * columns[items, mine], sign * first_order / system.diagonal[items][:, None])
+            slab = slice(first, min(first + matrix_free.SLAB, size))
+            first_order = _off_diagonal_products(system, items, signs[slab].T / scale[:, None], threads)
+            sign = signs[slab].T / scale[:, None]
+            moments.add(sign * columns[items, slab], sign * first_order / system.diagonal[items][:, None])
         del columns  # else they would stay in memory beside the next ones
         stage("diagonal", size)
     mean, errors = moments.estimate()

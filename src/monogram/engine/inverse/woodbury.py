@@ -225,14 +225,14 @@ def dual(
     return out
 
 
-def _border(out: Float, k: int, by_item: Csr, come: Csr, penalties: Float64, threads: int) -> None:
+def _border(out: Float, k: int, by_item: Csr, appended: Csr, penalties: Float64, threads: int) -> None:
     """[[K, B], [Bᵀ, D]]⁻¹ from K⁻¹ in the first k rows and columns: with P = K⁻¹B, the new corner is (D − BᵀP)⁻¹."""
-    more = come.shape[0]
-    scaled = sp.csr_array(come / penalties)
-    beside = sp.csr_array(by_item.T @ scaled.T)
-    columns = _solved(out[:k, :k], by_item, penalties, beside)
-    corner = np.eye(more) + (come @ scaled.T).toarray() - beside.T @ columns
-    last = _solve(corner, np.eye(more))
+    count = appended.shape[0]
+    scaled = sp.csr_array(appended / penalties)
+    border = sp.csr_array(by_item.T @ scaled.T)
+    columns = _solved(out[:k, :k], by_item, penalties, border)
+    corner = np.eye(count) + (appended @ scaled.T).toarray() - border.T @ columns
+    last = _solve(corner, np.eye(count))
     side = _solve(corner, columns.T)
     _subtract(out[:k, :k], columns, -side, threads)
     out[k:, :k] = -side

@@ -185,15 +185,15 @@ def _solve(
     rank = out.shape[1]
     for row in range(start, stop):
         first, last = indptr[row], indptr[row + 1]
-        mine, gain = indices[first:last], gains[first:last]
+        row_items, gain = indices[first:last], gains[first:last]
         for t in range(rank):
             lines[0, t] = spectrum[t] + ridge[row]
         if first == last:
             out[row] = 0
         elif last - first < rank and gain.min() >= SMALLEST:
-            failed[row] = not _short(mine, gain, fixed, lines[0], out[row], square, left, right, lines[1])
+            failed[row] = not _short(row_items, gain, fixed, lines[0], out[row], square, left, right, lines[1])
         else:
-            failed[row] = not _long(mine, gain, fixed, lines[0], out[row], square, left, right, lines[1])
+            failed[row] = not _long(row_items, gain, fixed, lines[0], out[row], square, left, right, lines[1])
 
 
 @fused
@@ -279,13 +279,13 @@ def _improve(
     residual, direction, product, diagonal = lines[0], lines[1], lines[2], lines[3]
     for row in range(start, stop):
         first, last = indptr[row], indptr[row + 1]
-        mine, gain, x = indices[first:last], gains[first:last], out[row]
+        row_items, gain, x = indices[first:last], gains[first:last], out[row]
         if first == last:
             x[:] = 0
             continue
         for t in range(rank):
             diagonal[t] = spectrum[t] + ridge[row]
-        _times(mine, gain, fixed, diagonal, x, residual, True)
+        _times(row_items, gain, fixed, diagonal, x, residual, True)
         length = out.dtype.type(0)
         for t in range(rank):
             direction[t] = residual[t] / diagonal[t]
@@ -293,7 +293,7 @@ def _improve(
         for _ in range(steps):
             if not length > 1e-30:
                 break
-            _times(mine, gain, fixed, diagonal, direction, product, False)
+            _times(row_items, gain, fixed, diagonal, direction, product, False)
             length = _step(x, residual, direction, product, diagonal, length)
 
 

@@ -135,12 +135,12 @@ def _rescored(
     k = best_items.shape[1]
     for user in range(len(items)):
         number = numbers[user]
-        mine = indices[indptr[user] : indptr[user + 1]]
+        history = indices[indptr[user] : indptr[user + 1]]
         for place in range(number):
             j = items[user, place]
             exact[place] = 0.0 - scale[j] * solution[j, user] + 0.0
-            at = np.searchsorted(mine, j)
-            if at < len(mine) and mine[at] == j:
+            at = np.searchsorted(history, j)
+            if at < len(history) and history[at] == j:
                 exact[place] += own[j] * data[indptr[user] + at]
         counts[user] = min(k, number)
         taken = np.zeros(number, np.bool_)
