@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import monogram as mg
-from monogram.cluster import opened
+from monogram.cluster import open_cluster
 from monogram.cluster.client import Run
 from monogram.cluster.cost import tiling
 from monogram.cluster.gram import tiles
@@ -86,7 +86,7 @@ def measured(options):
     print(f"here, {threads} threads: Gram {here:.2f} s, fit {fit_here:.2f} s\n", flush=True)
     found = []
     for workers in options.workers:
-        with opened(f"local:{workers}") as cluster:
+        with open_cluster(f"local:{workers}") as cluster:
             mg.EASE(l2=100).fit(log.matrix[:200], cluster=cluster)  # compile there
             there = timed(lambda held=cluster: tiles(Run(held), log.matrix, np.float32))
             before = between(cluster)

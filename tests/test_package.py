@@ -228,3 +228,13 @@ def test_every_entry_of_the_integration_tests_exists(entry):
     place = Path(__file__).parent / path
     assert place.exists(), entry
     assert not function or f"def {function}" in place.read_text(encoding="utf-8"), entry
+
+
+def test_no_two_classes_share_a_name():
+    names = [
+        node.name
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

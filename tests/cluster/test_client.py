@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import monogram as mg
-from monogram.cluster import Cluster, client, opened
+from monogram.cluster import Cluster, client, open_cluster
 from monogram.errors import ClusterError, MissingExtraError, ParameterError
 
 
@@ -39,7 +39,7 @@ def test_a_cluster_in_place_of_its_client_is_told_what_to_write():
 
     with (
         pytest.raises(ParameterError, match=r"write distributed.Client\(cluster\)"),
-        opened(LocalCluster.__new__(LocalCluster)),
+        open_cluster(LocalCluster.__new__(LocalCluster)),
     ):
         pass
 

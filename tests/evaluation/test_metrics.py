@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from monogram.errors import ParameterError
 from monogram.evaluation import metrics
-from monogram.evaluation.metrics import BY_CATALOGUE, BY_USER, RankedLists
+from monogram.evaluation.metrics import BY_CATALOGUE, BY_USER, JudgedLists
 
 
 def slow(name: str, items: list[int], wanted: set[int], k: int, surprise) -> float:
@@ -48,14 +48,14 @@ def worlds(draw):
     return n, k, lists, wanted, rng.random(n) * 10
 
 
-def as_lists(k, lists, wanted, surprise) -> RankedLists:
+def as_lists(k, lists, wanted, surprise) -> JudgedLists:
     ranks = max(1, *(len(one) for one in lists)) if len(lists) > 1 else max(1, len(lists[0]))
     hits, items = np.zeros((len(lists), ranks), bool), np.zeros((len(lists), ranks), np.int64)
     for user, one in enumerate(lists):
         items[user, : len(one)] = one
         hits[user, : len(one)] = [item in wanted[user] for item in one]
     lengths = np.array([len(one) for one in lists])
-    return RankedLists(k, hits, items, lengths, np.array([len(one) for one in wanted]), surprise)
+    return JudgedLists(k, hits, items, lengths, np.array([len(one) for one in wanted]), surprise)
 
 
 @pytest.mark.parametrize("name", BY_USER)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -38,7 +40,16 @@ def test_a_product_that_is_not_finite_names_dtype(log, monkeypatch):
         mg.Spectrum(log, rank=8)
 
 
-def test_a_folder_without_room_names_scratch(log, tmp_path, monkeypatch):
+def test_a_disk_without_space_names_both_remedies(log, tmp_path, monkeypatch):
+    monkeypatch.setattr("monogram.models.inverse.free", lambda _: 10**12)  # the disk fills after the plan
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**6, 10**6, 50))
+    with pytest.raises(
+        StorageError, match=r"50 B free; nothing was written: free some space, or name another folder \(scratch\)$"
+    ):
+        mg.EASE(l2=2).fit(log, solver="disk", scratch=tmp_path)
+
+
+def test_a_folder_that_cannot_hold_files_names_scratch(log, tmp_path, monkeypatch):
     def full(self, sizes):
         raise tile_store.FolderError("the folder is full")
 

@@ -149,9 +149,18 @@ def test_the_plan_counts_what_slim_holds(world):
         mg.SLIM().fit(world, memory="1 MB")
 
 
-def test_weights_that_turn_out_too_dense_for_the_budget_are_refused(world):
+def test_weights_that_turn_out_too_dense_for_the_budget_are_refused():
+    rng = np.random.default_rng(0)
+    log = mg.Interactions.from_csr(sp.csr_array((rng.random((500, 100)) < 0.5).astype(np.float32)))
+    model = mg.SLIM(l1=0.01, l2=1, positive=False)
+    expected = r"more than the 1,000 entries .* before all 100 items are done; raise l1, or the memory$"
+    with pytest.raises(MemoryBudgetError, match=expected):
+        model.fit(log, memory=model.plan(log).chosen.bytes)
+
+
+def test_the_solver_states_too_dense_weights_without_advice():
     problem = slim.SlimProblem(0.01, 1.0, False, np.full(25, 100.0))
-    with pytest.raises(MemoryBudgetError, match="raise l1"):
+    with pytest.raises(MemoryBudgetError, match=r"more than the 10 entries .* before all 25 items are done$"):
         slim.slim(np.linalg.inv(np.eye(25) * 101 + 1), problem, epochs=3, tolerance=0.0, most=10)
 
 

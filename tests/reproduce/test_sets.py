@@ -22,7 +22,7 @@ def write_log(path, users=60, items=20):
 
 def test_the_strong_protocol_holds_out_two_groups(tmp_path, monkeypatch):
     user, _, rating = write_log(tmp_path / "ml-1m.npz")
-    monkeypatch.setitem(sets.PREPARATIONS, ("strong", "ml-1m"), Preparation(rating=4, users=3, held=10))
+    monkeypatch.setitem(sets.PREPARATIONS, ("strong", "ml-1m"), Preparation(rating=4, users=3, held_out=10))
     place = sets.find("ml-1m", tmp_path, "strong")
     test, validation = (place.split(part) for part in ("test", "validation"))
     liked = np.bincount(user[rating >= 4], minlength=60)
@@ -79,7 +79,7 @@ def test_ml_1m_in_its_own_format_is_prepared_as_its_npz_is(tmp_path, monkeypatch
     rows = zip(*write_log(packed / "ml-1m.npz"), strict=True)
     text = "".join(f"{u}::{i}::{r}::978300760\n" for u, i, r in rows)
     (raw / "ml-1m" / "ratings.dat").write_text(text, encoding="latin-1")
-    monkeypatch.setitem(sets.PREPARATIONS, ("strong", "ml-1m"), Preparation(rating=4, users=5, held=10))
+    monkeypatch.setitem(sets.PREPARATIONS, ("strong", "ml-1m"), Preparation(rating=4, users=5, held_out=10))
     first, second = (sets.find("ml-1m", where, protocol)._log() for where in (raw, packed))
     assert first.n_events == second.n_events
     assert (first.n_users, first.n_items, first.merge) == (second.n_users, second.n_items, second.merge)

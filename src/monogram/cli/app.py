@@ -1,4 +1,4 @@
-"""The program `monogram`: dispatches to the commands, and turns errors into a message and an exit code."""
+"""The program `monogram`: dispatches to the commands, and reports errors as a message and an exit code."""
 
 from __future__ import annotations
 

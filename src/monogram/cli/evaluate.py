@@ -115,7 +115,7 @@ def _models(text: str, parameters: dict[str, Any]) -> dict[str, Any]:
 
 def _model(text: str, parameters: dict[str, Any]) -> Any:
     name, *settings = text.split(":")
-    own: dict[str, Any] = {}
+    after_colons: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
@@ -123,10 +123,10 @@ def _model(text: str, parameters: dict[str, Any]) -> Any:
                 f"--model {text}: {setting!r} is not a parameter with a value; expected text such as {name}:l2=100"
             )
         key = key.strip().replace("-", "_")
-        if key in own:
+        if key in after_colons:
             raise ParameterError(f"--model {text} sets {key} twice")
-        own[key] = _value(value.strip())
-    return make_model(name, {**own_parameters(name, parameters), **own})
+        after_colons[key] = _value(value.strip())
+    return make_model(name, {**own_parameters(name, parameters), **after_colons})
 
 
 def _value(text: str) -> Any:

@@ -47,11 +47,11 @@ def command(
     check_output(output, log)
     recommender.plan((1, 1, 1), **options)  # reports wrong options before the log is read
     clusters.check(recommender, cluster, chosen)
-    with clusters.connection(cluster) as held:
+    with clusters.connection(cluster) as connected:
         data = read_log(log, columns)
         with live() as progress, resumable(scratch, progress):
             with warnings_on_stderr():
-                recommender.fit(data, **options, progress=progress, cluster=held)
+                recommender.fit(data, **options, progress=progress, cluster=connected)
             progress.stop()
             recommender.save(output)
     print_stderr(str(recommender.report_))

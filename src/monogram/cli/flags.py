@@ -80,13 +80,13 @@ def _flagged(
         return command(**values, **{into: gathered})
 
     hints = inspect.get_annotations(command, eval_str=True)
-    own = [
+    arguments = [
         parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
         for parameter in inspect.signature(command).parameters.values()
         if parameter.name != into
     ]
-    run.__signature__ = inspect.Signature([*own, *extra])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *extra]}
+    run.__signature__ = inspect.Signature([*arguments, *extra])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*arguments, *extra]}
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run
 
@@ -159,15 +159,15 @@ def split_solver(name: str, solvers: list[str] | None, parameters: dict[str, Any
 
     shared = model_class(name).solvers
     fields = {parameter.name: parameter for parameter in dataclasses.fields(model_class(name))}
-    own = fields["solver"].metadata["choices"] if "solver" in fields else ()
+    model_solvers = fields["solver"].metadata["choices"] if "solver" in fields else ()
     chosen = "auto"
     for solver in solvers or []:
-        if solver in own:
+        if solver in model_solvers:
             parameters["solver"] = solver
         elif solver in shared:
             chosen = solver
         else:
-            choices = ", ".join((*shared, *own))
+            choices = ", ".join((*shared, *model_solvers))
             raise ParameterError(f"--solver {solver!r}; expected one of {choices}")
     return chosen
 
@@ -176,8 +176,8 @@ def own_parameters(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters that the model has, of those set for several models."""
     from monogram.models.registry import model_class
 
-    own = {parameter.name for parameter in dataclasses.fields(model_class(name))}
-    return {parameter: value for parameter, value in parameters.items() if parameter in own}
+    names = {parameter.name for parameter in dataclasses.fields(model_class(name))}
+    return {parameter: value for parameter, value in parameters.items() if parameter in names}
 
 
 def make_model(name: str, parameters: dict[str, Any]) -> Any:
@@ -185,9 +185,9 @@ def make_model(name: str, parameters: dict[str, Any]) -> Any:
     from monogram.models.registry import model_class
 
     kind = model_class(name)
-    own = {parameter.name for parameter in dataclasses.fields(kind)}
-    unknown = [parameter for parameter in parameters if parameter not in own]
+    names = {parameter.name for parameter in dataclasses.fields(kind)}
+    unknown = [parameter for parameter in parameters if parameter not in names]
     if unknown:
-        flags = ", ".join("--" + parameter.replace("_", "-") for parameter in sorted(own)) or "none"
+        flags = ", ".join("--" + parameter.replace("_", "-") for parameter in sorted(names)) or "none"
         raise ParameterError(f"{name} has no --{unknown[0].replace('_', '-')}; its flags are {flags}")
     return kind(**parameters)

@@ -49,8 +49,8 @@ def command(
     recommender = make_model(model, parameters)
     log_or_size = parse_size(size) if size is not None else read_log(str(log), columns)
     options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
-    with clusters.connection(cluster) as held:
-        plan = recommender.plan(log_or_size, **options, solver=chosen, scratch=scratch, cluster=held)
+    with clusters.connection(cluster) as connected:
+        plan = recommender.plan(log_or_size, **options, solver=chosen, scratch=scratch, cluster=connected)
     if as_json:
         print_json(_document(model, recommender, plan))
     else:

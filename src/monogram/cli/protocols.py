@@ -60,14 +60,14 @@ class Protocol:
         defaults = {
             argument.name: argument.default for argument in list(inspect.signature(self._split).parameters.values())[1:]
         }
-        own = without_none(values)
-        check_flags(name, own, defaults)
+        chosen = without_none(values)
+        check_flags(name, chosen, defaults)
         checks = {"share": options.check_share, "users": options.check_users, "part": options.check_part}
         for argument, check in (checks | {"at": options.moment}).items():
-            if argument in own:
-                check(own[argument])
+            if argument in chosen:
+                check(chosen[argument])
         options.check_seed(seed)
-        self.arguments = defaults | own | ({"seed": seed} if "seed" in defaults else {})
+        self.arguments = defaults | chosen | ({"seed": seed} if "seed" in defaults else {})
 
     @property
     def reads_itself(self) -> bool:
@@ -89,10 +89,10 @@ class Protocol:
 
 def check_flags(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Refuse a flag that the protocol does not have, and flags that contradict each other."""
-    own = [f"--{argument}" for argument in defaults if argument != "seed"]
+    flags = [f"--{argument}" for argument in defaults if argument != "seed"]
     for argument in options:
         if argument not in defaults:
-            has = f"its own flags are {', '.join(own)}" if own else "its split is fixed"
+            has = f"its own flags are {', '.join(flags)}" if flags else "its split is fixed"
             raise ParameterError(f"the protocol {name} has no --{argument}: {has}")
     if "at" in options and "share" in options:
         raise ParameterError(

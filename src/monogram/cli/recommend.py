@@ -74,8 +74,8 @@ def command(
                 f"--output {output} is a folder, which is for all users and for Parquet only; name a file instead"
             )
         rules |= {"allow": read_ids(allow), "deny": read_ids(deny)}
-        with clusters.connection(cluster) as held:
-            to_folder(load(model), output, rules | {"cluster": held}, as_json)
+        with clusters.connection(cluster) as connected:
+            to_folder(load(model), output, rules | {"cluster": connected}, as_json)
         return
     if cluster is not None:
         raise ParameterError("--cluster is for the lists of all users in a folder: add --output NAME/")

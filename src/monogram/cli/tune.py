@@ -119,13 +119,13 @@ def _fixed(names: list[str], parameters: dict[str, Any]) -> dict[str, dict[str, 
     """The parameters that are fixed, for each model that has them."""
     from monogram.models.registry import model_class
 
-    own = {name: model_class(name)().params() for name in names}
+    defaults = {name: model_class(name)().params() for name in names}
     for parameter in parameters:
-        if not any(parameter in has for has in own.values()):
+        if not any(parameter in known for known in defaults.values()):
             raise ParameterError(f"none of the models has --{parameter.replace('_', '-')}")
     return {
-        name: {parameter: [value] for parameter, value in parameters.items() if parameter in has}
-        for name, has in own.items()
+        name: {parameter: [value] for parameter, value in parameters.items() if parameter in known}
+        for name, known in defaults.items()
     }
 
 

@@ -65,10 +65,10 @@ def command(
     recommender: Any = load(model)
     updates.check(recommender)
     log = None if add is None else read_log(add, columns)
-    both = [] if log is None else [name for name in names if name in log.users]
-    if both:
+    shared = [] if log is None else [name for name in names if name in log.users]
+    if shared:
         raise ParameterError(
-            f"{quoted_ids(both)} would be forgotten and added in one command; remove them from --forget or from --add"
+            f"{quoted_ids(shared)} would be forgotten and added in one command; remove them from --forget or from --add"
         )
     if names:
         recommender.forget_users(names, **options)

@@ -6,6 +6,6 @@ lost worker are recomputed from them.
 
 from __future__ import annotations
 
-from monogram.cluster.client import Cluster, opened
+from monogram.cluster.client import Cluster, open_cluster
 
-__all__ = ["Cluster", "opened"]
+__all__ = ["Cluster", "open_cluster"]

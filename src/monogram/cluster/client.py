@@ -65,31 +65,31 @@ class Cluster:
         return workers
 
 
-def need() -> None:
+def require_dask() -> None:
     """Raise MissingExtraError where Dask is not installed."""
     if importlib.util.find_spec("distributed") is None or importlib.util.find_spec("dask") is None:
         raise MissingExtraError("cluster= needs Dask: pip install 'monogram[dask]'")
 
 
 @contextmanager
-def opened(given: Any) -> Iterator[Cluster]:
+def open_cluster(cluster: Any) -> Iterator[Cluster]:
     """A cluster from a client, an address, or "local" or "local:N"; local workers stop at the end of the block."""
-    need()
-    if isinstance(given, str):
-        with _quiet(), _named(given.strip()) as client:
+    require_dask()
+    if isinstance(cluster, str):
+        with _quiet(), _named(cluster.strip()) as client:
             yield _ready(Cluster(client))
         return
     from distributed import Client
 
-    found = given if isinstance(given, Cluster) else Cluster(given)
-    if not isinstance(found.client, Client):
-        kind = type(found.client).__name__
+    wrapped = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
+    if not isinstance(wrapped.client, Client):
+        kind = type(wrapped.client).__name__
         hint = "; write distributed.Client(cluster)" if kind.endswith("Cluster") else ""
         raise ParameterError(
             f"cluster is of type {kind}; expected a distributed.Client, an address such as tcp://host:8786, "
             f"or 'local:N'{hint}"
         )
-    yield _ready(found)
+    yield _ready(wrapped)
 
 
 def _ready(cluster: Cluster) -> Cluster:
@@ -312,6 +312,6 @@ class Run:
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > self.cluster.patience:
             raise ClusterError(
-                f"{self.doing}: all workers are lost, and none came back in {self.cluster.patience:g} s; "
+                f"{self.doing}: all workers are lost, and none reconnected in {self.cluster.patience:g} s; "
                 "start workers, then run the command again"
             )

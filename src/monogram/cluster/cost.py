@@ -7,7 +7,7 @@ from typing import Any
 from monogram.cluster.client import Cluster
 from monogram.cluster.gram import bundle_count, tile_side
 from monogram.cluster.parts import FAN
-from monogram.cluster.solve import free
+from monogram.cluster.solve import free_bytes
 from monogram.planning import cluster_costs
 from monogram.planning.cluster_costs import Tiling, Workers
 from monogram.planning.cost import Cost, Extra
@@ -18,7 +18,7 @@ from monogram.planning.size import Size
 def inverse_plan(cluster: Cluster, size: Size, budget: int, *, dtype: str, extra: Extra) -> Plan:
     """The plan of an inverse on the workers, whose result the client holds."""
     described = cluster.workers().values()
-    workers = Workers([free(worker) for worker in described], [int(worker["nthreads"]) for worker in described])
+    workers = Workers([free_bytes(worker) for worker in described], [int(worker["nthreads"]) for worker in described])
     how: dict[str, Any] = {"budget": budget, "dtype": dtype, "extra": extra, "solve": cluster.solve}
     return cluster_costs.plan_inverse(size, workers, tiling(size, cluster.tile, cluster.bundle), **how)
 

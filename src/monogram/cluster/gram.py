@@ -75,8 +75,8 @@ def _terms(run: Run, slices: list[list[Any]], i: int, j: int, count: int) -> lis
     """Futures of the partial tiles, one for each bundle of groups."""
     bundles = np.array_split(np.arange(len(slices)), min(count, len(slices)))
     return [
-        run.submit(product, [slices[g][i] for g in own], [slices[g][j] for g in own], name=f"gram-{i}-{j}-{n}")
-        for n, own in enumerate(bundles)
+        run.submit(product, [slices[g][i] for g in bundle], [slices[g][j] for g in bundle], name=f"gram-{i}-{j}-{n}")
+        for n, bundle in enumerate(bundles)
     ]
 
 

@@ -42,37 +42,37 @@ def cluster_inverse(
         Receives the lower triangle of the Gram matrix.
     """
     n, dtype, run = matrix.shape[1], np.dtype(dtype), Run(cluster)
-    held = tiles(run, matrix, dtype, stage)
+    gram_tiles = tiles(run, matrix, dtype, stage)
     side = tile_side(n, run.cluster.tile)
     if keep is not None:
         with run.stage("transferring the Gram matrix"):
-            receive(run, held.copy(), keep, side, silent)
+            receive(run, gram_tiles.copy(), keep, side, silent)
     out = np.empty((n, n), dtype, order="F")
     solve = _on_one_worker if way == "one_worker" else _by_tiles
-    solve(run, held, penalties, out, side, stage)
+    solve(run, gram_tiles, penalties, out, side, stage)
     return PrimalInverse(out, threads)
 
 
-def receive(run: Run, held: dict[Key, Any], out: NDArray[Any], side: int, stage: Stage) -> None:
+def receive(run: Run, square_tiles: dict[Key, Any], out: NDArray[Any], side: int, stage: Stage) -> None:
     """Write lower tiles into a square array; each future is dropped once its tile is received."""
-    keys = list(held)
-    for (i, j), tile in zip(keys, run.stream(held.pop(key) for key in keys), strict=True):
+    keys = list(square_tiles)
+    for (i, j), tile in zip(keys, run.stream(square_tiles.pop(key) for key in keys), strict=True):
         place = out[i * side : (i + 1) * side, j * side : (j + 1) * side]
         place[:] = tile[: place.shape[0], : place.shape[1]]
         stage("collect", len(out) / len(keys))
 
 
 def _on_one_worker(
-    run: Run, held: dict[Key, Any], penalties: Float64, out: NDArray[Any], side: int, stage: Stage
+    run: Run, gram_tiles: dict[Key, Any], penalties: Float64, out: NDArray[Any], side: int, stage: Stage
 ) -> None:
     """Collect all tiles on one worker, which inverts in place; C is transferred in slabs of columns."""
     n = len(out)
     with run.stage("the inverse on one worker"):
         where: dict[str, Any] = {"workers": largest(run), "allow_other_workers": True}
-        keys = list(held)
-        solved = run.submit(invert, keys, [held[key] for key in keys], penalties, side, name="solve", **where)
+        keys = list(gram_tiles)
+        solved = run.submit(invert, keys, [gram_tiles[key] for key in keys], penalties, side, name="solve", **where)
         stage("solve", 0.0)
-        held.clear()  # the scheduler can recompute them
+        gram_tiles.clear()  # the scheduler can recompute them
         for _ in run.finished([solved]):
             stage("solve", float(n) ** 3)
     with run.stage("transferring the inverse"):
@@ -86,22 +86,22 @@ def _on_one_worker(
 def largest(run: Run) -> list[str]:
     """The worker with the most free memory."""
     workers = run.cluster.workers()
-    return [max(workers, key=lambda address: free(workers[address]))] if workers else []
+    return [max(workers, key=lambda address: free_bytes(workers[address]))] if workers else []
 
 
-def free(worker: dict[str, Any]) -> float:
+def free_bytes(worker: dict[str, Any]) -> float:
     """Free bytes of a worker; infinite for a worker without a memory limit."""
     limit = worker["memory_limit"] or np.inf
     return float(limit - worker.get("metrics", {}).get("memory", 0))
 
 
-def invert(keys: list[Key], held: list[NDArray[Any]], penalties: Float64, side: int) -> NDArray[Any]:
+def invert(keys: list[Key], gram_tiles: list[NDArray[Any]], penalties: Float64, side: int) -> NDArray[Any]:
     """The inverse from the tiles of the Gram, in the lower triangle of one array, with the threads of this worker."""
     from distributed import get_worker
 
     n = len(penalties)
-    out = np.zeros((n, n), held[0].dtype, order="F")
-    for (i, j), tile in zip(keys, held, strict=True):
+    out = np.zeros((n, n), gram_tiles[0].dtype, order="F")
+    for (i, j), tile in zip(keys, gram_tiles, strict=True):
         out[i * side : (i + 1) * side, j * side : (j + 1) * side] = tile
     with parallel.blas_threads(get_worker().state.nthreads):
         invert_gram(out, penalties)
@@ -113,13 +113,15 @@ def columns(square: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
     return square[start:, start:stop].copy(order="F")
 
 
-def _by_tiles(run: Run, held: dict[Key, Any], penalties: Float64, out: NDArray[Any], side: int, stage: Stage) -> None:
+def _by_tiles(
+    run: Run, gram_tiles: dict[Key, Any], penalties: Float64, out: NDArray[Any], side: int, stage: Stage
+) -> None:
     """The factor, its inverse and their product, tile by tile; C is transferred by tiles."""
-    count, cube = max(i for i, _ in held) + 1, float(len(out)) ** 3
+    count, cube = max(i for i, _ in gram_tiles) + 1, float(len(out)) ** 3
     with run.stage("the factor by tiles"):
-        factor = _factor(run, held, penalties, count, side, out.dtype)
+        factor = _factor(run, gram_tiles, penalties, count, side, out.dtype)
         stage("factor", 0.0)
-        held.clear()
+        gram_tiles.clear()
         for done in run.finished(factor.values()):
             stage("factor", cube / 3 * done / len(factor))
     with run.stage("the inverse by tiles"):
@@ -133,25 +135,25 @@ def _by_tiles(run: Run, held: dict[Key, Any], penalties: Float64, out: NDArray[A
 
 
 def _factor(
-    run: Run, held: dict[Key, Any], penalties: Float64, count: int, side: int, dtype: np.dtype[Any]
+    run: Run, gram_tiles: dict[Key, Any], penalties: Float64, count: int, side: int, dtype: np.dtype[Any]
 ) -> dict[Key, Any]:
     """Futures of the lower tiles of L, through dask.array, which reads square upper tiles of equal size."""
     import dask.array as da
 
     name = f"monogram-upper-{run.mark}"
     upper: dict[Any, Any] = {}
-    for (i, j), tile in held.items():
+    for (i, j), tile in gram_tiles.items():
         own = penalties[i * side : (i + 1) * side] if i == j else None
-        upper[name, j, i] = run.submit(ready, tile, own, side, name=f"upper-{j}-{i}")
+        upper[name, j, i] = run.submit(padded_transpose, tile, own, side, name=f"upper-{j}-{i}")
     square = da.Array(upper, name, ((side,) * count, (side,) * count), meta=np.empty((0, 0), dtype))
     lower = da.linalg.cholesky(square, lower=True).to_delayed()
-    keys = list(held)
+    keys = list(gram_tiles)
     futures = run.cluster.client.compute([lower[key] for key in keys])
     run.watch(futures)
     return dict(zip(keys, futures, strict=True))
 
 
-def ready(tile: NDArray[Any], penalties: Float64 | None, side: int) -> NDArray[Any]:
+def padded_transpose(tile: NDArray[Any], penalties: Float64 | None, side: int) -> NDArray[Any]:
     """The transpose of a tile plus its penalties, padded to a square tile with 1 on the diagonal."""
     rows, columns = tile.shape
     out = np.zeros((side, side), tile.dtype)

@@ -105,8 +105,8 @@ def with_users(log: Interactions, more: Interactions) -> Changed:
     matrix, times = _part(log, stay)
     matrix = sp.csr_array(sp.vstack([matrix, added.matrix(log.n_items)], format="csr"))
     users = log.users.part(stay).extended(more.users.ids(active))
-    both = np.concatenate([times, added.times]) if timed else None
-    return Changed(replace(log, matrix=matrix, users=users, times=both), gone, len(active))
+    all_times = np.concatenate([times, added.times]) if timed else None
+    return Changed(replace(log, matrix=matrix, users=users, times=all_times), gone, len(active))
 
 
 def _part(log: Interactions, rows: Indices) -> tuple[Any, Any]:

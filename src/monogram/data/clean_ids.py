@@ -133,8 +133,8 @@ def _decimal_values(values: Any) -> tuple[Any, Reasons]:
     return pa.array(usable, pa.int64()), [(TOO_BIG, bad)] if bad.any() else []
 
 
-def _mixed(own: Kind, kind: Kind) -> str:
-    return f"the id is {own} where the ids before are {kind}"
+def _mixed(id_kind: Kind, kind: Kind) -> str:
+    return f"the id is {id_kind} where the ids before are {kind}"
 
 
 def _faults(codes: npt.NDArray[np.int32], reasons: Reasons) -> list[Fault]:
@@ -151,13 +151,13 @@ def _ids_of_objects(values: list[Any], kind: Kind | None) -> Ids:
     keys: dict[Any, int] = {}
     floats = False
     for row, value in enumerate(values):
-        own, key = _object_id(value)
-        if own is not None and kind is not None and own != kind:
-            key, own = _mixed(own, kind), None
-        if own is None:
+        id_kind, key = _object_id(value)
+        if id_kind is not None and kind is not None and id_kind != kind:
+            key, id_kind = _mixed(id_kind, kind), None
+        if id_kind is None:
             wrong.setdefault(key, []).append(row)
             continue
-        kind = own
+        kind = id_kind
         floats |= isinstance(value, (float, np.floating))
         codes[row] = keys.setdefault(key, len(keys))
     faults = [Fault(reason, np.array(rows)) for reason, rows in wrong.items()]

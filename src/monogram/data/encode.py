@@ -27,7 +27,7 @@ class Growing:
         self.size = 0
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Append values; the first float turns an integer array into a float array."""
+        """Append values; the first float converts an integer array to a float array."""
         if values.dtype.kind == "f" and self._data.dtype.kind == "i":
             self._data = self._data.astype(np.float64)
         end = self.size + len(values)

@@ -60,7 +60,7 @@ class _Input:
 
 
 def _readable(path: Path, rows: Iterator[_T], hint: str) -> Iterator[_T]:
-    """Turn the exceptions of Arrow and of the file system into `DataError`."""
+    """Convert the exceptions of Arrow and of the file system to `DataError`."""
     try:
         yield from rows
     except pa.ArrowMemoryError:
@@ -107,12 +107,12 @@ def _delimiter(header: str) -> str:
     return max(",;\t|", key=unquoted.count)  # a tie, or no delimiter at all, gives the comma
 
 
-def _csv_batches(path: Path, delimiter: str, quoted: bool, wanted: list[str]) -> Iterator[Batch]:
+def _csv_batches(path: Path, delimiter: str, quoted: bool, column_names: list[str]) -> Iterator[Batch]:
     hint = " Is there a quote that is never closed?" if quoted else ""
-    return _readable(path, _csv_rows(path, delimiter, quoted, wanted), hint)
+    return _readable(path, _csv_rows(path, delimiter, quoted, column_names), hint)
 
 
-def _csv_rows(path: Path, delimiter: str, quoted: bool, wanted: list[str]) -> Iterator[Batch]:
+def _csv_rows(path: Path, delimiter: str, quoted: bool, column_names: list[str]) -> Iterator[Batch]:
     lost: list[Lost] = []
 
     def lose(row: Any) -> str:
@@ -123,22 +123,22 @@ def _csv_rows(path: Path, delimiter: str, quoted: bool, wanted: list[str]) -> It
         return "skip"
 
     source, start = _Input(path), 0
-    reader = _csv_reader(source.stream, delimiter, quoted, wanted, lose)
+    reader = _csv_reader(source.stream, delimiter, quoted, column_names, lose)
     for rows in reader:
         lost_here, lost[:] = list(lost), []
-        yield Batch({name: rows.column(name) for name in wanted}, start, source.done(), lost_here)
+        yield Batch({name: rows.column(name) for name in column_names}, start, source.done(), lost_here)
         start += rows.num_rows + len(lost_here)
     if lost:
         yield Batch({}, start, source.done(), lost)
 
 
-def _csv_reader(stream: Any, delimiter: str, quoted: bool, wanted: list[str], lose: Callable[[Any], str]) -> Any:
+def _csv_reader(stream: Any, delimiter: str, quoted: bool, column_names: list[str], lose: Callable[[Any], str]) -> Any:
     # Arrow reports the number of a bad row with a single thread only. UTF-8 is checked later, on the distinct ids.
     reading = pacsv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK)
     quoting = {"quote_char": '"' if quoted else False, "newlines_in_values": quoted}
     parsing = pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=lose, **quoting)
-    types = dict.fromkeys(wanted, pa.string())
-    converting = pacsv.ConvertOptions(include_columns=wanted, column_types=types, check_utf8=False)
+    types = dict.fromkeys(column_names, pa.string())
+    converting = pacsv.ConvertOptions(include_columns=column_names, column_types=types, check_utf8=False)
     try:
         return pacsv.open_csv(stream, reading, parsing, converting)
     except pa.ArrowInvalid as error:
@@ -158,7 +158,7 @@ def _json_source(path: Path, named: Sequence[str]) -> Source:
     absent = [name for name in named if not any(name in row for row in samples)]
     samples += _late_rows(path, absent)
     names = list(dict.fromkeys(name for row in samples for name in row))
-    rows = lambda wanted: _readable(path, _json_rows(path, wanted, samples), "")  # noqa: E731
+    rows = lambda column_names: _readable(path, _json_rows(path, column_names, samples), "")  # noqa: E731
     return Source(str(path), names, rows, path.stat().st_size, "bytes")
 
 
@@ -191,13 +191,13 @@ def _parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
     return (value, "") if isinstance(value, dict) else (None, "the line is not a JSON object")
 
 
-def _json_rows(path: Path, wanted: list[str], samples: list[dict[str, Any]]) -> Iterator[Batch]:
-    schema, source, start = _json_schema(wanted, samples), _Input(path), 0
+def _json_rows(path: Path, column_names: list[str], samples: list[dict[str, Any]]) -> Iterator[Batch]:
+    schema, source, start = _json_schema(column_names, samples), _Input(path), 0
     for block in _line_blocks(source.stream):
-        batch = _json_fast(block, wanted, schema, start, source.done())
-        batch = batch or _json_slow(block, wanted, start, source.done())
+        batch = _json_fast(block, column_names, schema, start, source.done())
+        batch = batch or _json_slow(block, column_names, start, source.done())
         yield batch
-        start += len(batch.columns[wanted[0]]) + len(batch.lost)
+        start += len(batch.columns[column_names[0]]) + len(batch.lost)
 
 
 def _line_blocks(stream: Any) -> Iterator[bytes]:
@@ -211,11 +211,11 @@ def _line_blocks(stream: Any) -> Iterator[bytes]:
         yield remainder
 
 
-def _json_schema(wanted: list[str], samples: list[dict[str, Any]]) -> Any:
+def _json_schema(column_names: list[str], samples: list[dict[str, Any]]) -> Any:
     """Types of the sampled values, so that text that looks like a date stays text; None when they differ."""
     types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
     fields = []
-    for name in wanted:
+    for name in column_names:
         seen = {type(row[name]) for row in samples if row.get(name) is not None}
         if len(seen) != 1 or not seen <= set(types):
             return None
@@ -223,7 +223,7 @@ def _json_schema(wanted: list[str], samples: list[dict[str, Any]]) -> Any:
     return pa.schema(fields)
 
 
-def _json_fast(block: bytes, wanted: list[str], schema: Any, start: int, done: int) -> Batch | None:
+def _json_fast(block: bytes, column_names: list[str], schema: Any, start: int, done: int) -> Batch | None:
     if schema is None:
         return None
     try:
@@ -235,10 +235,10 @@ def _json_fast(block: bytes, wanted: list[str], schema: Any, start: int, done: i
         )
     except (UnicodeDecodeError, pa.ArrowInvalid):
         return None
-    return Batch({name: table.column(name).combine_chunks() for name in wanted}, start, done)
+    return Batch({name: table.column(name).combine_chunks() for name in column_names}, start, done)
 
 
-def _json_slow(block: bytes, wanted: list[str], start: int, done: int) -> Batch:
+def _json_slow(block: bytes, column_names: list[str], start: int, done: int) -> Batch:
     """Parse line by line, to name the lines that Arrow could not parse."""
     rows: list[dict[str, Any]] = []
     lost: list[Lost] = []
@@ -249,7 +249,7 @@ def _json_slow(block: bytes, wanted: list[str], start: int, done: int) -> Batch:
             lost.append(Lost(number, why, line.decode(errors="backslashreplace")))
         else:
             rows.append(row)
-    columns = {name: packed([row.get(name) for row in rows]) for name in wanted}
+    columns = {name: packed([row.get(name) for row in rows]) for name in column_names}
     return Batch(columns, start, done, lost)
 
 

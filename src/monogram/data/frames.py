@@ -20,7 +20,7 @@ PAIR_COLUMNS = ("user", "item", "weight")
 def frame_source(data: Any) -> Source | None:
     """Open a data frame as a source; None when narwhals does not support its type."""
     if isinstance(data, pa.RecordBatchReader):
-        return Source("the pyarrow stream", data.schema.names, lambda wanted: _streamed(data, wanted))
+        return Source("the pyarrow stream", data.schema.names, lambda column_names: _streamed(data, column_names))
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     try:
@@ -33,35 +33,35 @@ def frame_source(data: Any) -> Source | None:
     if isinstance(frame, nw.LazyFrame):
         lazy = frame
         names = lazy.collect_schema().names()
-        return Source(label, names, lambda wanted: _batches(_collected(lazy, wanted, label), wanted))
+        return Source(label, names, lambda column_names: _batches(_collected(lazy, column_names, label), column_names))
     if isinstance(frame, nw.DataFrame):
         eager = frame
-        return Source(label, list(eager.columns), lambda wanted: _batches(eager, wanted), len(eager))
+        return Source(label, list(eager.columns), lambda column_names: _batches(eager, column_names), len(eager))
     return None
 
 
-def _streamed(stream: Any, wanted: list[str]) -> Iterator[Batch]:
+def _streamed(stream: Any, column_names: list[str]) -> Iterator[Batch]:
     start = 0
     try:
         for rows in stream:
             for part in (rows.slice(first, BATCH_ROWS) for first in range(0, rows.num_rows, BATCH_ROWS)):
-                yield Batch({name: part.column(name) for name in wanted}, start, start + part.num_rows)
+                yield Batch({name: part.column(name) for name in column_names}, start, start + part.num_rows)
                 start += part.num_rows
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"the pyarrow stream could not be read: {error}") from error
 
 
-def _collected(frame: Any, wanted: list[str], label: str) -> Any:
+def _collected(frame: Any, column_names: list[str], label: str) -> Any:
     try:
-        return frame.select(wanted).collect("pyarrow")
+        return frame.select(column_names).collect("pyarrow")
     except Exception as error:  # a lazy frame may raise any exception of its engine
         raise DataError(f"{label} could not be computed: {error}") from error
 
 
-def _batches(frame: Any, wanted: list[str]) -> Iterator[Batch]:
+def _batches(frame: Any, column_names: list[str]) -> Iterator[Batch]:
     for start in range(0, len(frame), BATCH_ROWS):
         stop = min(start + BATCH_ROWS, len(frame))
-        columns = {name: _column(frame.get_column(name)[start:stop]) for name in wanted}
+        columns = {name: _column(frame.get_column(name)[start:stop]) for name in column_names}
         yield Batch(columns, start, stop)
 
 

@@ -165,11 +165,11 @@ def check_merge(merge: str) -> None:
 
 
 def _check_ids(shape: tuple[int, ...], users: Vocabulary, items: Vocabulary) -> None:
-    for name, ids, size, what in (("users", users, shape[0], "rows"), ("items", items, shape[1], "columns")):
+    for name, ids, size, axis in (("users", users, shape[0], "rows"), ("items", items, shape[1], "columns")):
         if size == 0:
-            raise DataError(f"the matrix has 0 {what}: there are no {name} to learn from.")
+            raise DataError(f"the matrix has 0 {axis}: there are no {name} to learn from.")
         if len(ids) != size:
-            raise DataError(f"{len(ids):,} {name} ids were given for a matrix of {size:,} {what}.")
+            raise DataError(f"{len(ids):,} {name} ids were given for a matrix of {size:,} {axis}.")
 
 
 def _as_csr(X: Any) -> Any:

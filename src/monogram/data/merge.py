@@ -170,10 +170,9 @@ def merged(
     indptr, end = np.zeros(n_users + 1, dtype=np.int64), 0
     for low, high in _spans(users, n_users):
         rows = _between(users, low, high)
-        own = None if weights is None or binary else weights[rows]
-        distinct = pairs(
-            LogRows(keys_of(users[rows], items[rows]), own, None, None if times is None else times[rows]), binary
-        )
+        row_weights = None if weights is None or binary else weights[rows]
+        row_times = None if times is None else times[rows]
+        distinct = pairs(LogRows(keys_of(users[rows], items[rows]), row_weights, None, row_times), binary)
         part = slice(end, end + len(distinct))
         indices[part] = distinct.items
         indptr[low + 1 : high + 1] = np.bincount(distinct.users - low, minlength=high - low)

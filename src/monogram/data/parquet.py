@@ -82,41 +82,43 @@ def _source(label: Path, parts: list[_Part]) -> Source:
     names = list(parts[0].columns)
     names += dict.fromkeys(name for part in parts for name in (*part.columns, *part.partitions) if name not in names)
 
-    def rows(wanted: list[str]) -> Iterator[Batch]:
-        _check_columns(parts, wanted)
-        return _rows(parts, wanted)
+    def rows(column_names: list[str]) -> Iterator[Batch]:
+        _check_columns(parts, column_names)
+        return _rows(parts, column_names)
 
     return Source(str(label), names, rows, sum(part.rows for part in parts))
 
 
-def _check_columns(parts: list[_Part], wanted: list[str]) -> None:
+def _check_columns(parts: list[_Part], column_names: list[str]) -> None:
     """Refuse a folder in which a file lacks a column, before the first file is read."""
-    for name in wanted:
+    for name in column_names:
         having = [part for part in parts if name in part.columns or name in part.partitions]
         lacking = [part for part in parts if part not in having]
         if lacking:
             raise DataError(f"{lacking[0].path} has no column {name!r}, unlike {having[0].path}.")
 
 
-def _rows(parts: list[_Part], wanted: list[str]) -> Iterator[Batch]:
+def _rows(parts: list[_Part], column_names: list[str]) -> Iterator[Batch]:
     done = 0
     for part in parts:
         start = 0
-        for columns, size in _columns(part, wanted):
+        for columns, size in _columns(part, column_names):
             yield Batch(columns, start, done + start + size, label=str(part.path))
             start += size
         done += start
 
 
-def _columns(part: _Part, wanted: list[str]) -> Iterator[tuple[dict[str, Any], int]]:
+def _columns(part: _Part, column_names: list[str]) -> Iterator[tuple[dict[str, Any], int]]:
     """The columns of one file and their number of rows, batch by batch."""
-    stored = [name for name in wanted if name not in part.partitions]
+    stored = [name for name in column_names if name not in part.partitions]
     try:
         with pq.ParquetFile(part.path, buffer_size=_BUFFER, pre_buffer=False) as file:
             _check_periods(part.path, file.schema_arrow, stored)
             for rows in file.iter_batches(BATCH_ROWS, columns=stored, use_threads=False):
                 constant = {
-                    name: pa.repeat(part.partitions[name], rows.num_rows) for name in wanted if name in part.partitions
+                    name: pa.repeat(part.partitions[name], rows.num_rows)
+                    for name in column_names
+                    if name in part.partitions
                 }
                 yield {name: rows.column(name) for name in stored} | constant, rows.num_rows
     except pa.ArrowMemoryError:
@@ -125,8 +127,8 @@ def _columns(part: _Part, wanted: list[str]) -> Iterator[tuple[dict[str, Any], i
         raise DataError(f"{part.path} cannot be read: {error}.") from error
 
 
-def _check_periods(path: Path, schema: Any, wanted: list[str]) -> None:
+def _check_periods(path: Path, schema: Any, column_names: list[str]) -> None:
     """Refuse periods of pandas, which Arrow reads as plain numbers unless pandas is imported."""
-    for name in wanted:
+    for name in column_names:
         if (schema.field(name).metadata or {}).get(b"ARROW:extension:name") == b"pandas.period":
             raise DataError(f"{path}: column {name!r} holds periods of pandas, which are not supported; use dates.")

@@ -29,7 +29,7 @@ class DataSet:
     protocol : split protocol (see `monogram.splits`) of the papers that use it, None where none does
     preparation : filters that the papers apply before the split
     files : paths of a copy in the data folder; the first that exists is used
-    reading : Python that turns the first of the files into `log` or `split`, run in the data folder
+    reading : Python code that reads `log` or `split` from the first of the files, run in the data folder
     url, md5 : the file and its published checksum, where there is a permanent one
     """
 

@@ -1,6 +1,6 @@
 """The metrics, one function each. Two definitions have two names.
 
-A metric of users takes `RankedLists` (the recommendations to a batch of users, and which of them are held-out items)
+A metric of users takes `JudgedLists` (the recommendations to a batch of users, and which of them are held-out items)
 and returns one number for each user. A metric of the catalogue takes how often each item was recommended and returns
 one number. T is a user's set of held-out items; hits are counted in the first k ranks; ranks start at 1.
 """
@@ -19,8 +19,8 @@ from monogram.errors import ParameterError, one_of
 
 
 @dataclass(frozen=True)
-class RankedLists:
-    """The first k recommendations to a batch of users.
+class JudgedLists:
+    """The first k recommendations to a batch of users, each marked as a hit or not.
 
     Attributes
     ----------
@@ -40,27 +40,27 @@ class RankedLists:
     surprise: Float64
 
 
-def recall(lists: RankedLists) -> Float64:
+def recall(lists: JudgedLists) -> Float64:
     """Hits / |T|."""
     return np.asarray(lists.hits.sum(1) / lists.wanted)
 
 
-def recall_capped(lists: RankedLists) -> Float64:
+def recall_capped(lists: JudgedLists) -> Float64:
     """Hits / min(k, |T|): what the Mult-VAE line of papers calls Recall."""
     return np.asarray(lists.hits.sum(1) / np.minimum(lists.k, lists.wanted))
 
 
-def precision(lists: RankedLists) -> Float64:
+def precision(lists: JudgedLists) -> Float64:
     """Hits / k."""
     return np.asarray(lists.hits.sum(1) / lists.k)
 
 
-def hit(lists: RankedLists) -> Float64:
+def hit(lists: JudgedLists) -> Float64:
     """1 if there is a hit, else 0."""
     return np.asarray(lists.hits.any(1), np.float64)
 
 
-def ndcg(lists: RankedLists) -> Float64:
+def ndcg(lists: JudgedLists) -> Float64:
     """Σ 1/log2(rank + 1) over hits, divided by the same sum over the first min(k, |T|) ranks."""
     possible = np.minimum(lists.k, lists.wanted)
     ranks = lists.hits.shape[1]
@@ -68,19 +68,19 @@ def ndcg(lists: RankedLists) -> Float64:
     return np.asarray((lists.hits * gain[:ranks]).sum(1) / np.cumsum(gain)[possible - 1])
 
 
-def mrr(lists: RankedLists) -> Float64:
+def mrr(lists: JudgedLists) -> Float64:
     """1/rank of the first hit, else 0."""
     return np.asarray(lists.hits.any(1) / (lists.hits.argmax(1) + 1))
 
 
-def map_(lists: RankedLists) -> Float64:
+def map_(lists: JudgedLists) -> Float64:
     """Mean average precision: Σ (hits up to rank / rank) over hits, divided by min(k, |T|)."""
     ranks = np.arange(1, lists.hits.shape[1] + 1)
     precisions = np.cumsum(lists.hits, axis=1) / ranks
     return np.asarray((precisions * lists.hits).sum(1) / np.minimum(lists.k, lists.wanted))
 
 
-def novelty(lists: RankedLists) -> Float64:
+def novelty(lists: JudgedLists) -> Float64:
     """Mean over the list of −log2(share of training users who have the item); no user counts as one."""
     in_list = np.arange(lists.hits.shape[1]) < lists.lengths[:, None]
     total = (lists.surprise[lists.items] * in_list).sum(1)
@@ -100,7 +100,7 @@ def gini(counts: NDArray[np.int64]) -> float:
     return float(((2 * np.arange(1, n + 1) - n - 1) * np.sort(counts)).sum() / (n * total))
 
 
-BY_USER: dict[str, Callable[[RankedLists], Float64]] = {
+BY_USER: dict[str, Callable[[JudgedLists], Float64]] = {
     "recall": recall,
     "recall_capped": recall_capped,
     "ndcg": ndcg,

@@ -18,7 +18,7 @@ from monogram.engine.runtime.arrays import Float64
 from monogram.engine.topk.best import Best, Eligible
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.evaluation import metrics as metrics_
-from monogram.evaluation.metrics import BY_CATALOGUE, BY_USER, Metric, RankedLists
+from monogram.evaluation.metrics import BY_CATALOGUE, BY_USER, JudgedLists, Metric
 from monogram.evaluation.result import Evaluation
 from monogram.models.base import Recommender
 from monogram.models.baselines import Popularity
@@ -235,11 +235,11 @@ def _aligned(split: Split, log: Any) -> tuple[Any, Any, Any]:
 
 
 def _union(left: Any, right: Any) -> Any:
-    both = ((left != 0).astype(np.float32) + (right != 0).astype(np.float32)).tocsr()
-    both.sort_indices()
-    return both
+    union = ((left != 0).astype(np.float32) + (right != 0).astype(np.float32)).tocsr()
+    union.sort_indices()
+    return union
 
 
-def _first(best: Best, hits: NDArray[np.bool_], wanted: NDArray[np.int64], surprise: Any, k: int) -> RankedLists:
+def _first(best: Best, hits: NDArray[np.bool_], wanted: NDArray[np.int64], surprise: Any, k: int) -> JudgedLists:
     """The first k ranks; where the catalogue has fewer items, the lists are shorter, and k stays in the metrics."""
-    return RankedLists(k, hits[:, :k], best.items[:, :k], np.minimum(best.counts, k), wanted, surprise)
+    return JudgedLists(k, hits[:, :k], best.items[:, :k], np.minimum(best.counts, k), wanted, surprise)

@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from monogram.engine.inverse.tile_store import FolderError
+from monogram.engine.inverse.tile_store import FolderError, FreeSpaceError
 from monogram.engine.lowrank.spectrum import ConvergenceError
-from monogram.errors import MonogramWarning, NumericalError, StorageError
+from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, StorageError
 
 
 @contextmanager
@@ -21,6 +21,8 @@ def inverse_advice() -> Iterator[None]:
         yield
     except NumericalError as error:
         raise NumericalError(f"{error}: raise l2, or use dtype='float64'") from error
+    except FreeSpaceError as error:
+        raise StorageError(f"{error}: free some space, or name another folder (scratch)") from error
     except FolderError as error:
         raise StorageError(f"{error}; name another folder (scratch)") from error
 
@@ -35,6 +37,15 @@ def spectrum_advice(dtype: str) -> Iterator[None]:
         raise NumericalError(f"{error}; ask for a lower rank, or {finer}") from error
     except NumericalError as error:
         raise NumericalError(f"{error}: use dtype='float64', or smaller weights") from error
+
+
+@contextmanager
+def sparsity_advice() -> Iterator[None]:
+    """Name `l1` and the memory where sparse weights have more entries than fit in memory."""
+    try:
+        yield
+    except MemoryBudgetError as error:
+        raise MemoryBudgetError(f"{error}; raise l1, or the memory") from error
 
 
 def warn_of_restart(reason: str) -> None:

@@ -212,7 +212,13 @@ def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[F
     whole = held.inverse
     if after.come or len(after.gone) or (penalties[0] != penalties[1]).any():
         whole = woodbury.dual(
-            whole, wide, penalties[0], gone=after.gone, come=come, moved=penalties[1], threads=work.threads
+            whole,
+            wide,
+            penalties[0],
+            removed=after.gone,
+            appended=come,
+            new_penalties=penalties[1],
+            threads=work.threads,
         )
     solved = DualInverse(whole, data.T.tocsr(), penalties[1], work.threads)
     if not (solved.diagonal > 0).all():

@@ -35,7 +35,7 @@ def connection(cluster: Any) -> Iterator[Cluster | None]:
     if cluster is None:
         yield None
         return
-    from monogram.cluster import opened
+    from monogram.cluster import open_cluster
 
-    with opened(cluster) as connected:
+    with open_cluster(cluster) as connected:
         yield connected

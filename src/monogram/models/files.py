@@ -66,12 +66,12 @@ def _keep_scratch_on_error(weights: Any) -> Iterator[None]:
     except BaseException as error:
         if scratch is None:
             raise
-        scratch.kept = True
+        scratch.keep_files = True
         if isinstance(error, StorageError):
             raise StorageError(f"{error}. The finished fit is in {scratch.folder}: the same fit reuses it") from error
         raise
     if scratch is not None:
-        scratch.kept = False
+        scratch.keep_files = False
 
 
 def _update_tensors(state: UpdateState | None) -> dict[str, Any]:

@@ -133,8 +133,8 @@ def invert(
         return Solved(cluster_inverse(options.cluster, data, penalties, way, keep=keep, **how), *rest)
     if chosen.solver == "disk":
         assert options.scratch is not None
-        room = options.budget - beside_tiles(size, options.threads) - recipe.copied_bytes(size.events)
-        how |= {"folder": options.scratch, "room": room, "restarted": warn_of_restart}
+        budget = options.budget - beside_tiles(size, options.threads) - recipe.copied_bytes(size.events)
+        how |= {"folder": options.scratch, "budget": budget, "restarted": warn_of_restart}
         return Solved(disk_inverse(data, penalties, **how), *rest)
     if chosen.solver == "primal":
         return Solved(primal.primal_inverse(data, penalties, known_gram=inputs.gram, **how), *rest)

@@ -17,7 +17,7 @@ from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.column_topk import entry_bytes
 from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.models.abilities import EpochTraining
-from monogram.models.advice import inverse_advice
+from monogram.models.advice import inverse_advice, sparsity_advice
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
@@ -92,15 +92,16 @@ class SLIM(Recommender):
         with inverse_advice():
             solved = primal_inverse(log.matrix, self.l2 + rho, **how)
         whole = solved.into_weights(np.ones(log.n_items), solved.diagonal, options.threads)
-        solution = slim.slim(
-            whole,
-            problem,
-            epochs=self.epochs,
-            tolerance=self.tolerance,
-            most=most,
-            threads=options.threads,
-            stage=stage,
-        )
+        with sparsity_advice():
+            solution = slim.slim(
+                whole,
+                problem,
+                epochs=self.epochs,
+                tolerance=self.tolerance,
+                most=most,
+                threads=options.threads,
+                stage=stage,
+            )
         return solution, problem
 
     def _judge(self, solution: slim.SlimSolution, residual: float) -> None:

@@ -24,12 +24,12 @@ VERDICTS = (
 def report(paper: Paper, cells: Sequence[Cell], command: str = "") -> list[Block]:
     """The blocks of a report."""
     blocks: list[Block] = [Heading(1, paper.title), Text(f"{paper.source}. Protocol: {paper.protocol}.")]
-    made = f"Made by Monogram {__version__}" + (" with this command:" if command else ".")
-    blocks += [Text(made), *([Text(command, code=True)] if command else []), Text(VERDICTS), Text(summary(cells))]
+    source = f"Made by Monogram {__version__}" + (" with this command:" if command else ".")
+    blocks += [Text(source), *([Text(command, code=True)] if command else []), Text(VERDICTS), Text(summary(cells))]
     for table in paper.tables:
-        own = [cell for cell in cells if cell.table == table.name]
-        if own:
-            blocks += _section(paper, table, own)
+        table_cells = [cell for cell in cells if cell.table == table.name]
+        if table_cells:
+            blocks += _section(paper, table, table_cells)
             if table.axis and "--tune" in command:
                 blocks.append(Text("A figure keeps its settings: --tune chooses those of tables alone."))
     return blocks
@@ -48,20 +48,20 @@ def _section(paper: Paper, table: PaperTable, cells: Sequence[Cell]) -> Iterator
     if table.note:
         yield Text(table.note)
     for data in table.data:
-        own = [cell for cell in cells if cell.data == data]
-        if not own:
+        data_cells = [cell for cell in cells if cell.data == data]
+        if not data_cells:
             continue
-        measured_on = next((cell.used for cell in own if cell.used), None)
+        measured_on = next((cell.used for cell in data_cells if cell.used), None)
         place = data if measured_on in (None, data) else f"{measured_on}, standing in for {data}"
         yield Heading(3, place)
-        yield _grid(table, own, f"{table.name.capitalize()}, {place}, {table.part} part")
-        notes = _notes(own)
+        yield _grid(table, data_cells, f"{table.name.capitalize()}, {place}, {table.part} part")
+        notes = _notes(data_cells)
         if notes:
             yield Items(notes)
         if measured_on not in (None, data) and not table.axis:
-            yield from _order(table, own)
+            yield from _order(table, data_cells)
         if table.axis and measured_on:
-            yield from _pictures(paper, table, own, place)
+            yield from _pictures(paper, table, data_cells, place)
 
 
 def _notes(cells: Sequence[Cell]) -> list[str]:
@@ -121,12 +121,12 @@ def _number(value: float | None, metric: str = "") -> str:
 def _order(table: PaperTable, cells: Sequence[Cell]) -> Iterator[Block]:
     """For a stand-in: whether the rows have the order of the paper, and their gaps."""
     for metric in table.metrics:
-        own = [cell for cell in cells if cell.metric == metric and cell.verdict == STAND_IN]
-        differences = gaps(own)
+        metric_cells = [cell for cell in cells if cell.metric == metric and cell.verdict == STAND_IN]
+        differences = gaps(metric_cells)
         if not differences:
             continue
-        first = next(cell.row for cell in own if cell.printed is not None and cell.value is not None)
-        yield Text(f"{metric}: {_in_order(*agreement(own))}.")
+        first = next(cell.row for cell in metric_cells if cell.printed is not None and cell.value is not None)
+        yield Text(f"{metric}: {_in_order(*agreement(metric_cells))}.")
         rows = [[gap.row, f"{gap.printed:+.4f}", f"{gap.value:+.4f}"] for gap in differences]
         headers = ["row", f"paper: minus {first}", f"ours: minus {first}"]
         yield Grid(f"Gaps in {metric} to {first}", headers, rows, frozenset({1, 2}))

@@ -172,8 +172,8 @@ class Runner:
             for job in jobs:
                 job.result = {"error": str(error)}
             return
-        own = (warning for warning in caught if issubclass(warning.category, MonogramWarning))
-        notes = list(dict.fromkeys(str(warning.message) for warning in own))
+        warnings_ = (warning for warning in caught if issubclass(warning.category, MonogramWarning))
+        notes = list(dict.fromkeys(str(warning.message) for warning in warnings_))
         for group, values in zip(groups, measured, strict=True):
             result = result_of(report, split, metrics, values) | {"warnings": notes, "shared": len(groups)}
             for job in group:
@@ -198,10 +198,10 @@ def check(paper: Paper, selection: Selection) -> None:
     data = {name for table in paper.tables for name in table.data} | {*paper.stand_ins.values()}
     rows = {row.name: None for table in paper.tables for row in table.rows}
     known = {"data set": sorted(data), "row": list(rows), "table": [table.name for table in paper.tables]}
-    for what, names in zip(known, (selection.data, selection.rows, selection.tables), strict=True):
+    for kind, names in zip(known, (selection.data, selection.rows, selection.tables), strict=True):
         for name in names:
-            if name not in known[what]:
-                raise ParameterError(f"{paper.name} has no {what} {name!r}; expected one of {', '.join(known[what])}")
+            if name not in known[kind]:
+                raise ParameterError(f"{paper.name} has no {kind} {name!r}; expected one of {', '.join(known[kind])}")
 
 
 def _named_once(rows: Sequence[Row]) -> list[Row]:

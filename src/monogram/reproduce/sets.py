@@ -33,21 +33,21 @@ class Preparation:
     rating : events with a lower rating are left out; None: no event is
     users, items : least events of a user and of an item, repeated until both hold
     first : least events of an item, applied before the other filters
-    held : users held out for validation, and as many for test (protocol strong)
+    held_out : users held out for validation, and as many for test (protocol strong)
     """
 
     rating: float | None = None
     users: int = 0
     items: int = 0
     first: int = 0
-    held: int = 0
+    held_out: int = 0
 
 
 PREPARATIONS: dict[tuple[str, str], Preparation] = {
-    ("strong", "ml-20m"): Preparation(rating=4, users=5, held=10_000),
-    ("strong", "netflix"): Preparation(rating=4, users=5, held=40_000),
-    ("strong", "msd"): Preparation(first=200, users=20, held=50_000),
-    ("strong", "ml-1m"): Preparation(rating=4, users=5, held=1_000),
+    ("strong", "ml-20m"): Preparation(rating=4, users=5, held_out=10_000),
+    ("strong", "netflix"): Preparation(rating=4, users=5, held_out=40_000),
+    ("strong", "msd"): Preparation(first=200, users=20, held_out=50_000),
+    ("strong", "ml-1m"): Preparation(rating=4, users=5, held_out=1_000),
     ("ratio811", "ml-10m"): Preparation(rating=3, users=5, items=5),
     ("ratio811", "amazon-electronics"): Preparation(rating=3, users=5, items=5),
     ("ratio811", "steam"): Preparation(users=5, items=5),
@@ -92,7 +92,7 @@ class Place:
         log = self._log()
         if self.protocol == "ratio811":
             return splits.ratio811(log, seed=RATIO_SEED, part=part)
-        return _half(splits.strong(log, users=2 * self.preparation.held, seed=SEED), part)
+        return _half(splits.strong(log, users=2 * self.preparation.held_out, seed=SEED), part)
 
     def _is_npz(self) -> bool:
         return self.path.suffix == ".npz"
@@ -108,9 +108,9 @@ class Place:
             log = self._run_reading_code()["log"]
             return log
         if how.rating is not None:
-            kept = events(log, log.matrix.data >= how.rating)
-            log = Interactions.from_csr(kept.matrix, kept.users.ids(np.arange(kept.n_users)),
-                                        kept.items.ids(np.arange(kept.n_items)), merge="binary")  # fmt: skip
+            rated = events(log, log.matrix.data >= how.rating)
+            log = Interactions.from_csr(rated.matrix, rated.users.ids(np.arange(rated.n_users)),
+                                        rated.items.ids(np.arange(rated.n_items)), merge="binary")  # fmt: skip
         if how.first:
             log = log.at_least(items=how.first)
         return log.at_least(users=how.users, items=how.items)

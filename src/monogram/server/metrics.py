@@ -15,32 +15,32 @@ class Metrics:
     """The metrics of one process."""
 
     def __init__(self) -> None:
-        self.registry = own = CollectorRegistry()
-        self.requests = Counter("monogram_requests", "Requests answered", ("route", "status"), registry=own)
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("monogram_requests", "Requests answered", ("route", "status"), registry=registry)
         self.latency = Histogram(
             "monogram_request_seconds",
             "From the first byte to the answer",
             ("route",),
             buckets=SECONDS,
-            registry=own,
+            registry=registry,
         )
-        self.kernel = Counter("monogram_kernel_seconds", "Time inside the kernels", ("model",), registry=own)
+        self.kernel = Counter("monogram_kernel_seconds", "Time inside the kernels", ("model",), registry=registry)
         self.batches = Histogram(
-            "monogram_batch_rows", "Histories ranked in one kernel call", ("model",), buckets=ROWS, registry=own
+            "monogram_batch_rows", "Histories ranked in one kernel call", ("model",), buckets=ROWS, registry=registry
         )
-        self.reloads = Counter("monogram_reloads", "Reloads of a model", ("model", "outcome"), registry=own)
+        self.reloads = Counter("monogram_reloads", "Reloads of a model", ("model", "outcome"), registry=registry)
         self.stored = Gauge(
             "monogram_events_stored",
             "Number of the last event stored",
-            registry=own,
+            registry=registry,
             multiprocess_mode="mostrecent",
         )
         self.applied = Gauge(
-            "monogram_events_applied", "Number of the last event in the model", registry=own,
+            "monogram_events_applied", "Number of the last event in the model", registry=registry,
             multiprocess_mode="mostrecent",
         )  # fmt: skip
         self.models = Gauge(
-            "monogram_model_info", "1 for each model", ("model", "kind", "users", "items"), registry=own,
+            "monogram_model_info", "1 for each model", ("model", "kind", "users", "items"), registry=registry,
             multiprocess_mode="mostrecent",
         )  # fmt: skip
 

@@ -42,7 +42,7 @@ def serve(settings: Settings) -> None:
         if settings.workers == 1:
             serve_process(settings, listening)
         else:
-            Workers(settings, listening).run()
+            WorkerProcesses(settings, listening).run()
 
 
 def bind(settings: Settings) -> socket.socket:
@@ -153,7 +153,7 @@ def _start_tasks(state: Any, server: Any, parent: int | None) -> None:
     logs.emit("ready", pid=os.getpid())
 
 
-class Workers:
+class WorkerProcesses:
     """Worker processes on one socket; each maps the same files, so that the model is in memory once."""
 
     def __init__(self, settings: Settings, listening: socket.socket) -> None:

@@ -43,7 +43,7 @@ class OptunaJournal:
 
     @contextmanager
     def errors_named(self) -> Iterator[None]:
-        """Turn errors of the journal file inside the block into a StorageError that names the file."""
+        """Convert errors of the journal file inside the block to a StorageError that names the file."""
         try:
             yield
         except (OSError, RuntimeError, json.JSONDecodeError) as error:  # RuntimeError: a lock or a trial was taken away

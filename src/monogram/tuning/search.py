@@ -234,9 +234,9 @@ class ModelSearch:
 
     def _within(self, setting: Setting) -> bool:
         """Whether a setting has one of the given values wherever values were given."""
-        axes, own = self.spaces.get(setting.model, {}), setting.parameters
+        axes, parameters = self.spaces.get(setting.model, {}), setting.parameters
         fixed = {parameter: axis for parameter, axis in axes.items() if axis.scale == "given"}
-        return all(own[parameter] in map(_plain, axis.values) for parameter, axis in fixed.items())
+        return all(parameters[parameter] in map(_plain, axis.values) for parameter, axis in fixed.items())
 
     def _new(self, settings: list[Setting]) -> list[Setting]:
         return [setting for setting in settings if not self.study.knows(setting)]
@@ -309,8 +309,8 @@ class ModelSearch:
 
     def _state(self) -> SearchState:
         trials = self.study.trials
-        own = [trial for trial in trials if trial.value is not None and trial.setting.model in self.names]
-        best = sorted(own, key=lambda trial: -(trial.value or 0.0))[:5]
+        valued = [trial for trial in trials if trial.value is not None and trial.setting.model in self.names]
+        best = sorted(valued, key=lambda trial: -(trial.value or 0.0))[:5]
         return SearchState(self.study.tried, tuple(best), self.study.seconds, self._left(), self.plan)
 
 
@@ -322,9 +322,9 @@ def _warn_of_shift(names: list[str], space: Mapping[str, Mapping[str, Any]], pro
             if len(values) == 1:
                 continue
             default = model_class(name)().params()[parameter]
-            done = "is searched as given" if len(values) else f"is not searched, and stays at {default:g}"
+            use = "is searched as given" if len(values) else f"is not searched, and stays at {default:g}"
             warnings.warn(
-                f"{parameter} of {name} {done}: the validation part is {protocol!r}, {WITHOUT_SHIFT[protocol]}, which "
+                f"{parameter} of {name} {use}: the validation part is {protocol!r}, {WITHOUT_SHIFT[protocol]}, which "
                 "cannot measure a shift in popularity, so that the best value on it may be the worst in use; to search "
                 f"{parameter} use the protocol temporal or, in Python, a validation part of your own that resembles "
                 "use",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from monogram.engine.runtime.arrays import Csr
 from monogram.errors import ModelFileError
 from monogram.weights.common import Tensors, Weights
 from monogram.weights.dense import Dense, Fixed
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 
-def from_tensors(kind: str, tensors: Tensors, training: Any) -> Weights:
+def from_tensors(kind: str, tensors: Tensors, training: Csr) -> Weights:
     """Build the weights of a stored kind from their tensors."""
     kinds: dict[str, Any] = {
         weights.kind: weights for weights in (Dense, Dual, Factors, Fixed, FoldIn, MatrixFree, Sparse, TwoStepDual)

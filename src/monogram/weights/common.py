@@ -61,16 +61,16 @@ class Weights(Protocol):
     def nbytes(self) -> int:
         """Bytes of memory in addition to the training data."""
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
         """The k best eligible items of each history."""
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         """Scores of the items for each history (histories × items)."""
 
     def columns(self, items: Indices) -> Float64:
         """W[:, items]: what each item of a history adds to the scores of the items."""
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         """What each entry of a history (a CSR batch of one) adds to the score of an item."""
 
     def base(self, items: Indices) -> Float64:
@@ -120,7 +120,7 @@ def checked(tensors: Tensors, name: str, shape: tuple[int, ...]) -> NDArray[Any]
     return tensor
 
 
-def whole_numbers(tensors: Tensors, name: str) -> NDArray[Any]:
+def whole_numbers(tensors: Tensors, name: str) -> NDArray[np.integer[Any]]:
     """A stored vector of indices; ModelFileError where it is missing or of another type."""
     tensor = tensors.get(name)
     if tensor is None or tensor.ndim != 1 or tensor.dtype.name not in ("int32", "int64"):

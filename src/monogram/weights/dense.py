@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.inverse import woodbury
 from monogram.engine.inverse.disk import ScratchFolder
 from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import memory
-from monogram.engine.runtime.arrays import Csr, Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.by_rows import best_by_rows, heads_by_rows
 from monogram.engine.topk.scores import sum_rows
@@ -35,12 +33,12 @@ class Dense(Weights):
     square_axis = "items"
 
     def __init__(
-        self, matrix: NDArray[Any], scratch: ScratchFolder | None = None, update_state: UpdateState | None = None
+        self, matrix: Float, scratch: ScratchFolder | None = None, update_state: UpdateState | None = None
     ) -> None:
         self.matrix, self.scratch, self.update_state = matrix, scratch, update_state
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> Dense:
+    def from_tensors(cls, tensors: Tensors, training: Csr) -> Dense:
         """Build from stored arrays."""
         n = training.shape[1]
         return cls(checked(tensors, "weights", (n, n)))
@@ -49,20 +47,20 @@ class Dense(Weights):
     def nbytes(self) -> int:
         return int(self.matrix.nbytes)
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
         return best_by_rows(self.matrix, histories, eligible, k, threads=threads)
 
-    def heads(self, thetas: Float64, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
+    def heads(self, thetas: Float64, histories: Csr, eligible: Eligible, k: int, threads: int) -> list[Best]:
         """The best items by each row of `thetas` times the scores: for models that differ by one factor per item."""
         return heads_by_rows(self.matrix, thetas, histories, eligible, k, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         return sum_rows(self.matrix, histories, items, threads=threads)
 
     def columns(self, items: Indices) -> Float64:
         return self.matrix[:, items].astype(np.float64)
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         return np.asarray(self.matrix[history.indices, item].astype(np.float64) * history.data)
 
     def base(self, items: Indices) -> Float64:
@@ -107,7 +105,7 @@ class Fixed(Weights):
         self.scores = scores
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> Fixed:
+    def from_tensors(cls, tensors: Tensors, training: Csr) -> Fixed:
         """Build from stored arrays."""
         return cls(checked(tensors, "scores", (training.shape[1],)))
 
@@ -115,17 +113,17 @@ class Fixed(Weights):
     def nbytes(self) -> int:
         return int(self.scores.nbytes)
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
         no_rows = np.empty((0, len(self.scores)))
         return best_by_rows(no_rows, histories, eligible, k, base=self.scores, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         return np.tile(self.scores[items], (histories.shape[0], 1))
 
     def columns(self, items: Indices) -> Float64:
         return np.zeros((len(self.scores), len(items)))
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         return np.zeros(history.nnz)
 
     def base(self, items: Indices) -> Float64:

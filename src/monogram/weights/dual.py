@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.inverse.dual import DualInverse, dual_solve, exact_columns
 from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Csr, Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.dual import heads_by_gathering
 from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part, warn_not_converged
@@ -46,8 +44,8 @@ class Dual(Weights):
 
     def __init__(
         self,
-        inverse: NDArray[Any],
-        training: Any,
+        inverse: Float,
+        training: Csr,
         penalties: Float64,
         scale: Float64,
         own: Float64,
@@ -62,7 +60,7 @@ class Dual(Weights):
         self._first: dict[bytes, int] | None = None
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> Dual:
+    def from_tensors(cls, tensors: Tensors, training: Csr) -> Dual:
         """Build from stored arrays."""
         m, n = training.shape
         inverse = checked(tensors, "inverse", (m, m)).T  # symmetric: Fortran order for the kernels
@@ -73,15 +71,15 @@ class Dual(Weights):
     def nbytes(self) -> int:
         return int(self.inverse.nbytes + self.by_item.data.nbytes + self.by_item.indices.nbytes)
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
         return self._ranked(self.scale[None], True, histories, eligible, k, threads)[0]
 
-    def heads(self, thetas: Float64, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
+    def heads(self, thetas: Float64, histories: Csr, eligible: Eligible, k: int, threads: int) -> list[Best]:
         """The best items by each row of `thetas` times the scores; the items of a history must not be eligible."""
         return self._ranked(thetas * self.scale, False, histories, eligible, k, threads)
 
     def _ranked(
-        self, scales: Float64, seen: bool, histories: Any, eligible: Eligible, k: int, threads: int
+        self, scales: Float64, seen: bool, histories: Csr, eligible: Eligible, k: int, threads: int
     ) -> list[Best]:
         """One Best for each row of scales; with `seen`, items of the history add to their own scores."""
         parts: list[list[Best]] = [[] for _ in scales]
@@ -95,7 +93,7 @@ class Dual(Weights):
                 head.append(best)
         return [joined(head, k) for head in parts]
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         out = np.empty((histories.shape[0], len(items)))
         wanted = self.by_item[items]
         for start, stop in batches(len(out), 64):
@@ -113,7 +111,7 @@ class Dual(Weights):
         columns[items, np.arange(len(items))] += self.own[items]
         return columns
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
     def base(self, items: Indices) -> Float64:
@@ -144,7 +142,7 @@ class Dual(Weights):
     def read_inverse(self, data: Csr) -> ReadableInverse:
         return DualInverse(self.inverse, data.T.tocsr(), self.penalties, 1)
 
-    def _solved(self, rows: Any, users: Indices, threads: int) -> tuple[Float64, Float64]:
+    def _solved(self, rows: Csr, users: Indices, threads: int) -> tuple[Float64, Float64]:
         """Coefficients y over the training users, and what each item of a history adds to its own score."""
         exact = self.inverse.dtype if (users >= 0).all() else np.float64
         out = np.empty((rows.shape[0], len(self.inverse)), exact)
@@ -156,7 +154,7 @@ class Dual(Weights):
         factors = factors + np.repeat(users < 0, np.diff(rows.indptr)) * self.scale[rows.indices]
         return out, factors * rows.data
 
-    def _solve_new(self, rows: Any, threads: int) -> Float64:
+    def _solve_new(self, rows: Csr, threads: int) -> Float64:
         """The product (hΛ⁻¹)X̃ᵀK⁻¹ to float64, whatever the precision of K⁻¹."""
         scaled = rows.data / self.penalties[rows.indices]
         spread = sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape) @ self.by_item
@@ -165,7 +163,7 @@ class Dual(Weights):
         warn_not_converged(converged)
         return solved.T
 
-    def _training_users(self, rows: Any) -> Indices:
+    def _training_users(self, rows: Csr) -> Indices:
         """For each history the first training user with an equal one, or −1."""
         if self._first is None:
             first: dict[bytes, int] = {}
@@ -175,7 +173,7 @@ class Dual(Weights):
         return np.array([self._first.get(key, -1) for key in _keys(rows)], np.int64)
 
 
-def _keys(rows: Any) -> Iterator[bytes]:
+def _keys(rows: Csr) -> Iterator[bytes]:
     items, data = rows.indices.astype(np.int64), rows.data.astype(np.float32)
     for start, stop in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
         yield items[start:stop].tobytes() + data[start:stop].tobytes()

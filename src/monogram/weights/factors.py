@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import row_sums
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.by_products import best_by_products
 from monogram.engine.topk.scores import sum_rows
@@ -38,8 +35,8 @@ class Factors(Weights):
 
     def __init__(
         self,
-        left: NDArray[Any],
-        right: NDArray[Any],
+        left: Float,
+        right: Float,
         scale: Float64,
         base: Float64 | None = None,
         length: float = 0.0,
@@ -49,7 +46,7 @@ class Factors(Weights):
         self.offset = np.zeros(len(right)) if base is None else base
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> Factors:
+    def from_tensors(cls, tensors: Tensors, training: Csr) -> Factors:
         """Build from stored arrays."""
         n, rank = training.shape[1], tensors["scale"].size if "scale" in tensors else 0
         right = checked(tensors, "right", (n, rank))
@@ -71,11 +68,11 @@ class Factors(Weights):
     def nbytes(self) -> int:
         return int(self.right.nbytes + (0 if self.left is self.right else self.left.nbytes))
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
         projected = self._projected(histories, threads)
         return best_by_products(projected, self.right, self.offset, eligible, k, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         return self._projected(histories, threads) @ self.right[items].astype(np.float64).T + self.offset[items]
 
     def columns(self, items: Indices) -> Float64:
@@ -83,7 +80,7 @@ class Factors(Weights):
         wanted = self.right[items].astype(np.float64) * self._filter(np.array([reach]))
         return np.asarray(self.left @ wanted.T)
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         wanted = self.right[item].astype(np.float64) * self._filter(self._reach(history))[0]
         return np.asarray((self.left[history.indices] @ wanted) * history.data)
 
@@ -95,16 +92,16 @@ class Factors(Weights):
         stored |= {"ridge": np.array([self.ridge])} if self.ridge else {}
         return stored if self.left is self.right else stored | {"left": self.left}
 
-    def _projected(self, histories: Any, threads: int) -> Float64:
-        found = sum_rows(self.left, histories, np.arange(self.left.shape[1]), threads=threads)
-        return found * self._filter(self._reach(histories))
+    def _projected(self, histories: Csr, threads: int) -> Float64:
+        projections = sum_rows(self.left, histories, np.arange(self.left.shape[1]), threads=threads)
+        return projections * self._filter(self._reach(histories))
 
     def _filter(self, reach: Float64) -> Float64:
         """What each history's projection is multiplied by (histories × k): reach·f/(1 + ridge·reach·f)."""
         strength = self.scale * reach[:, None]
         return strength / (1.0 + self.ridge * strength) if self.ridge else strength
 
-    def _reach(self, histories: Any) -> Float64:
+    def _reach(self, histories: Csr) -> Float64:
         if not self.length:
             return np.ones(histories.shape[0])
         sums = row_sums(histories)

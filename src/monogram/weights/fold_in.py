@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from monogram.engine.iterative.wrmf import ridges, solve
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.by_products import best_by_products
 from monogram.errors import ModelFileError
@@ -33,11 +30,11 @@ class FoldIn(Weights):
     kind = "folded"
     linear = False
 
-    def __init__(self, items: NDArray[Any], spectrum: Float64, *, l2: float, alpha: float, nu: float) -> None:
+    def __init__(self, items: Float, spectrum: Float64, *, l2: float, alpha: float, nu: float) -> None:
         self.items, self.spectrum, self.l2, self.alpha, self.nu = items, spectrum, l2, alpha, nu
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> FoldIn:
+    def from_tensors(cls, tensors: Tensors, training: Csr) -> FoldIn:
         """Build from stored arrays."""
         rank = len(tensors["spectrum"])
         items = checked(tensors, "items", (training.shape[1], rank))
@@ -51,18 +48,18 @@ class FoldIn(Weights):
     def nbytes(self) -> int:
         return int(self.items.nbytes)
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
         base = np.zeros(len(self.items))
         return best_by_products(self.rows(histories, threads), self.items, base, eligible, k, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         return np.asarray(self.rows(histories, threads) @ self.items[items].astype(np.float64).T)
 
     def columns(self, items: Indices) -> Float64:
         """W[i, j]: the score of j for the history [i] alone."""
         return self.score(sp.eye_array(len(self.items), dtype=np.float32, format="csr"), items, 1)
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         seen = self.items[history.indices].astype(np.float64)
         gains = self.alpha * history.data.astype(np.float64)
         matrix = (seen.T * gains) @ seen
@@ -76,11 +73,11 @@ class FoldIn(Weights):
         settings = np.array([self.l2, self.alpha, self.nu])
         return {"items": self.items, "spectrum": self.spectrum, "settings": settings}
 
-    def rows(self, histories: Any, threads: int) -> Float64:
+    def rows(self, histories: Csr, threads: int) -> Float64:
         """The user factor p of each history."""
         out = np.zeros((histories.shape[0], self.items.shape[1]))
         solve(histories, self._ridges(histories), self.alpha, self.items, self.spectrum, out, threads)
         return out
 
-    def _ridges(self, histories: Any) -> Float64:
+    def _ridges(self, histories: Csr) -> Float64:
         return ridges(histories, self.l2, self.alpha, self.nu)

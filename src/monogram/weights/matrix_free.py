@@ -6,7 +6,6 @@ import copy
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +14,7 @@ from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.inverse import matrix_free
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.bounds import Terms, best_by_columns, rescored
 from monogram.errors import ModelFileError, MonogramWarning
@@ -51,7 +50,7 @@ class MatrixFree(Weights):
 
     def __init__(
         self,
-        training: Any,
+        training: Csr,
         penalties: Float64,
         tolerance: float,
         dtype: str,
@@ -68,7 +67,7 @@ class MatrixFree(Weights):
         self._refined: dict[int, float] = {}
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> MatrixFree:
+    def from_tensors(cls, tensors: Tensors, training: Csr) -> MatrixFree:
         """Build from stored arrays."""
         n = training.shape[1]
         penalties, tolerance = checked(tensors, "penalties", (n,)), checked(tensors, "tolerance", (1,))
@@ -76,41 +75,41 @@ class MatrixFree(Weights):
             raise ModelFileError(
                 f"the file's weights have a tolerance of {tolerance[0]:g}; expected one between 0 and 1"
             )
-        found = None
+        diagonal = None
         if "diagonal" in tensors or "errors" in tensors:
-            found = Diagonal(checked(tensors, "diagonal", (n,)), checked(tensors, "errors", (n,)))
-            if not ((found.values > 0).all() and (found.errors >= 0).all()):
+            diagonal = Diagonal(checked(tensors, "diagonal", (n,)), checked(tensors, "errors", (n,)))
+            if not ((diagonal.values > 0).all() and (diagonal.errors >= 0).all()):
                 raise ModelFileError("the file's weights have a diagonal that is not above 0, or an error below 0")
         weights = checked(tensors, "weights", (training.shape[0],)) if "weights" in tensors else None
         if weights is not None and not (weights > 0).all():
             raise ModelFileError("the file's weights have a weight of a user that is not above 0")
-        return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, found, weights)
+        return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, diagonal, weights)
 
     @property
     def nbytes(self) -> int:
-        held = self.system.by_item
-        return int(held.data.nbytes + held.indices.nbytes + held.indptr.nbytes + self.penalties.nbytes)
+        by_item = self.system.by_item
+        return int(by_item.data.nbytes + by_item.indices.nbytes + by_item.indptr.nbytes + self.penalties.nbytes)
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
-        found: list[Best] = []
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
+        lists: list[Best] = []
         residuals = [np.zeros(0)]
         terms = self._bounded()
         for rows, solved, start in self._solved(histories, self.tolerance, threads):
             rules = part(eligible, start, start + rows.shape[0])
-            found.append(self._best(solved.columns, terms, rows, rules, k, threads))
+            lists.append(self._best(solved.columns, terms, rows, rules, k, threads))
             residuals.append(solved.residuals)
-        return replace(joined(found, k), residuals=np.concatenate(residuals))
+        return replace(joined(lists, k), residuals=np.concatenate(residuals))
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         """Scores; for more than SCORED items with the estimated c."""
         terms = self._terms(
             self._refined_diagonal(items, threads) if len(items) <= SCORED else self._estimated(), items
         )
         out = np.empty((histories.shape[0], len(items)))
         for rows, solved, start in self._solved(histories, self.tolerance, threads):
-            mine = out[start : start + rows.shape[0]]
-            mine[...] = 0.0 - terms.scale * solved.columns[items].T + 0.0
-            mine += rows[:, items].toarray() * terms.own
+            scores = out[start : start + rows.shape[0]]
+            scores[...] = 0.0 - terms.scale * solved.columns[items].T + 0.0
+            scores += rows[:, items].toarray() * terms.own
         return out
 
     def columns(self, items: Indices) -> Float64:
@@ -126,7 +125,7 @@ class MatrixFree(Weights):
         out[items, own] += terms.own
         return out
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
     def base(self, items: Indices) -> Float64:
@@ -155,33 +154,34 @@ class MatrixFree(Weights):
         return self.with_head(head, d, counts)
 
     def _solved(
-        self, histories: Any, tolerance: float, threads: int
-    ) -> Iterator[tuple[Any, matrix_free.CgSolution, int]]:
+        self, histories: Csr, tolerance: float, threads: int
+    ) -> Iterator[tuple[Csr, matrix_free.CgSolution, int]]:
         """Batches of histories, their solutions, and where each batch starts."""
         for start, stop in batches(histories.shape[0], self.system.width):
             rows = histories[start:stop]
-            found = matrix_free.solve(self.system, rows, tolerance=tolerance, threads=threads)
-            _warn_not_converged(found.converged)
-            yield rows, found, start
+            solved = matrix_free.solve(self.system, rows, tolerance=tolerance, threads=threads)
+            _warn_not_converged(solved.converged)
+            yield rows, solved, start
 
-    def _best(self, solution: Float64, terms: Terms, rows: Any, rules: Eligible, k: int, threads: int) -> Best:
+    def _best(self, solution: Float64, terms: Terms, rows: Csr, rules: Eligible, k: int, threads: int) -> Best:
         if self.diagonal is None or not self.diagonal.errors.any():
             return best_by_columns(solution, terms, rows, rules, k, threads=threads)
         out = Best(
             np.zeros((rows.shape[0], k), np.int64), np.zeros((rows.shape[0], k)), np.zeros(rows.shape[0], np.int64)
         )
-        open_, width = np.arange(rows.shape[0]), k + SPARE
-        while len(open_):
-            mine, columns = rows[open_], np.ascontiguousarray(solution[:, open_])
-            found = best_by_columns(columns, terms, mine, _only(rules, open_), width, threads=threads)
-            wanted = np.unique(np.concatenate([row[:n] for row, n in zip(found.items, found.counts, strict=True)]))
-            exact = self._terms(self._refined_diagonal(wanted, threads), None)
-            ranked, certain = rescored(found, columns, exact, mine, k)
+        uncertain, width = np.arange(rows.shape[0]), k + SPARE
+        while len(uncertain):
+            mine, columns = rows[uncertain], np.ascontiguousarray(solution[:, uncertain])
+            candidates = best_by_columns(columns, terms, mine, _only(rules, uncertain), width, threads=threads)
+            lists = zip(candidates.items, candidates.counts, strict=True)
+            items = np.unique(np.concatenate([row[:count] for row, count in lists]))
+            exact = self._terms(self._refined_diagonal(items, threads), None)
+            ranked, certain = rescored(candidates, columns, exact, mine, k)
             for name in ("items", "scores", "counts"):
-                getattr(out, name)[open_] = getattr(ranked, name)
-            open_ = open_[~certain]
-            if width >= k + WIDEST and len(open_):
-                _warn_uncertain(len(open_))
+                getattr(out, name)[uncertain] = getattr(ranked, name)
+            uncertain = uncertain[~certain]
+            if width >= k + WIDEST and len(uncertain):
+                _warn_uncertain(len(uncertain))
                 break
             width *= 2
         return out
@@ -212,7 +212,7 @@ class MatrixFree(Weights):
         return theta / c, theta + delta
 
     def _terms(self, c: Float64 | None, items: Indices | None) -> Terms:
-        """The factors that turn z into scores for an exact c; of some items where they are given."""
+        """The factors that convert z to scores for an exact c; all items, or some."""
         scale, own = (factor if items is None else factor[items] for factor in self._factors(c))
         return Terms(scale, own, np.zeros_like(scale), np.zeros_like(own))
 

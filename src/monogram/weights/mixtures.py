@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.weights.common import batches, joined, part
 from monogram.weights.dense import Dense
@@ -37,11 +36,11 @@ class Mixtures:
     basis : V, items × directions, the leading ones first
     """
 
-    def __init__(self, first: Dense | Dual, basis: NDArray[Any]) -> None:
+    def __init__(self, first: Dense | Dual, basis: Float) -> None:
         self.first, self.basis = first, basis
 
     def heads(
-        self, mixtures: Sequence[Mixture], histories: Any, eligible: Eligible, k: int, threads: int
+        self, mixtures: Sequence[Mixture], histories: Csr, eligible: Eligible, k: int, threads: int
     ) -> list[Best]:
         """The best items of each history by each row of each mixture, in the order of the mixtures."""
         parts: list[list[Best]] = [[] for mixture in mixtures for _ in mixture.thetas]
@@ -60,13 +59,13 @@ class Mixtures:
                 head.append(best)
         return [joined(head, k) for head in parts]
 
-    def _common(self, rows: Any, mixtures: Sequence[Mixture]) -> dict[int, NDArray[Any]]:
+    def _common(self, rows: Csr, mixtures: Sequence[Mixture]) -> dict[int, Float]:
         """The projections of the histories, by rank of the projection."""
         coordinates: Any = rows.astype(self.basis.dtype) @ self.basis
         ranks = {mixture.rank for mixture in mixtures if mixture.weight}
         return {rank: coordinates[:, :rank] @ self.basis[:, :rank].T for rank in ranks}
 
-    def _steps(self, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _steps(self, rows: Csr, threads: int) -> tuple[Float, Float]:
         """The scores of histories by B, and by B²."""
         if isinstance(self.first, Dense):
             first = rows.astype(self.first.matrix.dtype) @ self.first.matrix
@@ -76,9 +75,7 @@ class Mixtures:
         return np.ascontiguousarray(first.T), np.ascontiguousarray((first * (1 + scale) - scale * through).T)
 
 
-def _mixed(
-    mixture: Mixture, first: NDArray[Any], second: NDArray[Any], common: dict[int, NDArray[Any]]
-) -> NDArray[Any]:
+def _mixed(mixture: Mixture, first: Float, second: Float, common: dict[int, Float]) -> Float:
     out = (1 - mixture.share) * first
     out += mixture.share * second
     if mixture.weight:

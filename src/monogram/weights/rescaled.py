@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ParameterError
 from monogram.weights.common import Tensors, Weights, batches, joined, part
@@ -39,8 +39,8 @@ class Rescaled(Weights):
     def nbytes(self) -> int:
         return int(self.factors.nbytes + self.delta.nbytes)
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
-        if _left_out(histories, eligible):  # the diagonal is never read
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
+        if _histories_excluded(histories, eligible):  # the diagonal is never read
             return self.dense.heads(self.factors[None], histories, eligible, k, threads)[0]
         every, ones = np.arange(histories.shape[1]), np.ones((1, histories.shape[1]))
         batches_ = [
@@ -51,21 +51,21 @@ class Rescaled(Weights):
         ]
         return joined(batches_, k)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         out = self.dense.score(histories, items, threads) * self.factors[items]
-        out += self._own(histories)[:, items].toarray()
+        out += self._own_scores(histories)[:, items].toarray()
         return out
 
     def columns(self, items: Indices) -> Float64:
-        found = self.dense.columns(items) * self.factors[items]
-        found[items, np.arange(len(items))] = self.delta[items]
-        return np.asarray(found)
+        columns = self.dense.columns(items) * self.factors[items]
+        columns[items, np.arange(len(items))] = self.delta[items]
+        return np.asarray(columns)
 
-    def shares(self, history: Any, item: int) -> Float64:
-        found = self.dense.shares(history, item) * self.factors[item]
-        own = history.indices == item
-        found[own] = self.delta[item] * history.data[own]
-        return np.asarray(found)
+    def shares(self, history: Csr, item: int) -> Float64:
+        shares = self.dense.shares(history, item) * self.factors[item]
+        same_item = history.indices == item
+        shares[same_item] = self.delta[item] * history.data[same_item]
+        return np.asarray(shares)
 
     def base(self, items: Indices) -> Float64:
         return np.zeros(len(items))
@@ -73,7 +73,7 @@ class Rescaled(Weights):
     def tensors(self) -> Tensors:
         raise ParameterError("rescaled weights cannot be stored; save the model that `changed` returns")
 
-    def _own(self, histories: Any) -> Any:
+    def _own_scores(self, histories: Csr) -> Csr:
         """What an item of a history adds to its own score, minus what the diagonal of the array adds."""
         at = histories.indices
         stored = self.dense.matrix[at, at] * self.factors[at]
@@ -81,7 +81,7 @@ class Rescaled(Weights):
         return sp.csr_array(arrays, shape=histories.shape)
 
 
-def _left_out(histories: Any, eligible: Eligible) -> bool:
+def _histories_excluded(histories: Csr, eligible: Eligible) -> bool:
     """Whether the excluded items are exactly those of the histories."""
     same = len(eligible.out) == len(histories.indices) and np.array_equal(eligible.out_pointers, histories.indptr)
     return bool(same and np.array_equal(eligible.out, histories.indices))

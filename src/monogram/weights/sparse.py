@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.by_sparse_rows import best_by_sparse_rows
 from monogram.engine.topk.scores import sum_sparse_rows
@@ -22,11 +20,11 @@ class Sparse(Weights):
     linear = True
     batch_invariant = True
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: Csr) -> None:
         self.matrix = matrix
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> Sparse:
+    def from_tensors(cls, tensors: Tensors, training: Csr) -> Sparse:
         """Build from stored arrays, with all indices checked: a kernel would read out of bounds at a wrong index."""
         n = training.shape[1]
         columns, pointers = (whole_numbers(tensors, name) for name in ("columns", "pointers"))
@@ -43,16 +41,16 @@ class Sparse(Weights):
     def nbytes(self) -> int:
         return int(self.matrix.data.nbytes + self.matrix.indices.nbytes + self.matrix.indptr.nbytes)
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
         return best_by_sparse_rows(self.matrix, histories, eligible, k, threads=threads)
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         return sum_sparse_rows(self.matrix, histories, items, threads=threads)
 
     def columns(self, items: Indices) -> Float64:
         return np.asarray(self.matrix[:, items].astype(np.float64).toarray())
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         column = self.matrix[history.indices][:, [item]].toarray().ravel()
         return np.asarray(column.astype(np.float64) * history.data)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import multiply
 from monogram.engine.inverse.dual import dual_solve
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError
 from monogram.weights.common import Tensors, Weights, batches, checked, joined, part, warn_not_converged
@@ -38,12 +35,12 @@ class TwoStepDual(Weights):
     kind = "twice"
     linear = True
 
-    def __init__(self, first: Dual, share: float, factors: Float64, basis: NDArray[Any] | None = None) -> None:
+    def __init__(self, first: Dual, share: float, factors: Float64, basis: Float | None = None) -> None:
         self.first, self.share, self.factors = first, share, factors
         self.basis = np.zeros((len(factors), 0), first.inverse.dtype) if basis is None else basis
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, training: Any) -> TwoStepDual:
+    def from_tensors(cls, tensors: Tensors, training: Csr) -> TwoStepDual:
         """Build from stored arrays."""
         share, factors = float(checked(tensors, "share", (1,))[0]), checked(tensors, "factors", (training.shape[1],))
         if not 0 <= share <= 1:
@@ -64,10 +61,10 @@ class TwoStepDual(Weights):
     def nbytes(self) -> int:
         return int(self.first.nbytes + self.factors.nbytes + self.basis.nbytes)
 
-    def best(self, histories: Any, eligible: Eligible, k: int, threads: int) -> Best:
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
         return self.heads(np.ones((1, len(self.factors))), histories, eligible, k, threads)[0]
 
-    def heads(self, thetas: Float64, histories: Any, eligible: Eligible, k: int, threads: int) -> list[Best]:
+    def heads(self, thetas: Float64, histories: Csr, eligible: Eligible, k: int, threads: int) -> list[Best]:
         """The best items by each row of `thetas` times the scores."""
         parts: list[list[Best]] = [[] for _ in thetas]
         for start, stop in batches(histories.shape[0], BATCH):
@@ -79,7 +76,7 @@ class TwoStepDual(Weights):
                 head.append(best)
         return [joined(head, k) for head in parts]
 
-    def error(self, histories: Any, threads: int) -> float:
+    def error(self, histories: Csr, threads: int) -> float:
         """The largest error of the ranking scores on items outside the histories, relative to the largest score."""
         exact = self.score(histories, np.arange(len(self.factors)), threads)
         errors = np.abs(self._ranking_scores(histories, threads) * self.factors - exact)
@@ -87,16 +84,16 @@ class TwoStepDual(Weights):
         errors[seen] = exact[seen] = 0
         return float(errors.max() / max(np.abs(exact).max(), 1e-30))
 
-    def score(self, histories: Any, items: Indices, threads: int) -> Float64:
+    def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         out, every = np.empty((histories.shape[0], len(items))), np.arange(len(self.factors))
         for start, stop in batches(len(out), WIDTH):
             rows = histories[start:stop]
             first = self.first.score(rows, every, threads)
             mixed = self._mixed(first, self._exact(first.T, threads).T)[:, items]
-            there = np.unique(rows.indices)
-            common = rows[:, there].astype(np.float64) @ self.basis[there].astype(np.float64)
-            beside = common @ self.basis[items].T.astype(np.float64)
-            out[start:stop] = (mixed + beside) * self.factors[items]
+            history_items = np.unique(rows.indices)
+            common = rows[:, history_items].astype(np.float64) @ self.basis[history_items].astype(np.float64)
+            projected = common @ self.basis[items].T.astype(np.float64)
+            out[start:stop] = (mixed + projected) * self.factors[items]
         return out
 
     def columns(self, items: Indices) -> Float64:
@@ -104,11 +101,11 @@ class TwoStepDual(Weights):
         for start, stop in batches(len(items), WIDTH):
             first = self.first.columns(items[start:stop])
             second = first - self._exact(first / c[:, None], threads)
-            beside = self.basis @ self.basis[items[start:stop]].T.astype(np.float64)
-            out[:, start:stop] = (1 - self.share) * first + self.share * second + beside
+            projected = self.basis @ self.basis[items[start:stop]].T.astype(np.float64)
+            out[:, start:stop] = (1 - self.share) * first + self.share * second + projected
         return out * self.factors[items]
 
-    def shares(self, history: Any, item: int) -> Float64:
+    def shares(self, history: Csr, item: int) -> Float64:
         return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
     def base(self, items: Indices) -> Float64:
@@ -135,7 +132,7 @@ class TwoStepDual(Weights):
         warn_not_converged(converged)
         return np.asarray(spread - (dual.by_item @ solved) / dual.penalties[:, None])
 
-    def _ranking_scores(self, rows: Any, threads: int) -> NDArray[Any]:
+    def _ranking_scores(self, rows: Csr, threads: int) -> Float:
         """Scores of histories without the item factors, with the second step in the precision of K⁻¹."""
         first, through = two_step_products(self.first, rows, threads)
         # (1 − s)·y + s·yB = y·(1 − s/(c·ℓ)) + (yΛ⁻¹X̃ᵀK⁻¹X̃)·s/(c·ℓ), and the scale is −1/(c·ℓ)
@@ -149,7 +146,7 @@ class TwoStepDual(Weights):
         return out
 
 
-def two_step_products(dual: Dual, rows: Any, threads: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def two_step_products(dual: Dual, rows: Csr, threads: int) -> tuple[Float, Float]:
     """y = hB and yΛ⁻¹X̃ᵀK⁻¹X̃, from which yB follows; one history in each column."""
     size = rows.shape[0]
     coefficients, own = dual._solved(rows, dual._training_users(rows), threads)

@@ -13,7 +13,7 @@ from monogram.errors import ParameterError
 
 @dataclass(frozen=True)
 class UpdateState:
-    """c = diag C, the penalties ℓ, and S where it was asked for.
+    """c = diag C, the penalties ℓ, and S where the fit keeps it.
 
     S is in the lower triangle of a Fortran-ordered array. `scale` is the factor −θ/c by which dense weights differ from
     C, of the parameters that they were made with.

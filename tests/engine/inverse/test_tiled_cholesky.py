@@ -40,13 +40,13 @@ def setting(n: int, seed: int = 0):
     return matrix, rng.uniform(0.5, 4, n)
 
 
-def room(tile: int, dtype) -> int:
+def tile_bytes(tile: int, dtype) -> int:
     return tiled_cholesky.HELD * tile * tile * np.dtype(dtype).itemsize
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """Tiles of any side, as the room says."""
+    """Tiles of any side, as the budget allows."""
 
     def tile_size(n: int, budget: int, itemsize: int) -> int:
         return max(1, int((budget / (tiled_cholesky.HELD * itemsize)) ** 0.5))
@@ -67,7 +67,7 @@ def everything(found):
 def test_tiles_give_what_memory_gives(small, tmp_path, n, tile, dtype):
     matrix, penalties = setting(n)
     ticks = []
-    found = disk_inverse(matrix, penalties, folder=tmp_path, room=room(tile, dtype), dtype=dtype, threads=2,
+    found = disk_inverse(matrix, penalties, folder=tmp_path, budget=tile_bytes(tile, dtype), dtype=dtype, threads=2,
                  stage=lambda stage, amount: ticks.append((stage, amount)))  # fmt: skip
     expected = primal_inverse(matrix, penalties, dtype=dtype)
     bound = 1e-5 if dtype == np.float32 else 1e-13
@@ -92,7 +92,7 @@ def test_tiles_give_what_memory_gives(small, tmp_path, n, tile, dtype):
 def test_weighted_data(small, tmp_path):
     matrix, penalties = setting(30)
     data = scale_rows(matrix, np.linspace(0.5, 3, 60))
-    found = disk_inverse(data, penalties, folder=tmp_path, room=room(11, np.float64), dtype=np.float64)
+    found = disk_inverse(data, penalties, folder=tmp_path, budget=tile_bytes(11, np.float64), dtype=np.float64)
     expected = primal_inverse(data, penalties, dtype=np.float64).columns(np.arange(30))
     np.testing.assert_allclose(found.columns(np.arange(30)), expected, atol=1e-13)
     block = np.random.default_rng(0).random((30, 3))
@@ -134,7 +134,7 @@ class Killed(BaseException):
 
 def test_stopped_at_any_write_it_ends_with_the_same_bits(small, tmp_path, monkeypatch):
     matrix, penalties = setting(23)
-    how = {"folder": tmp_path, "room": room(8, np.float32)}
+    how = {"folder": tmp_path, "budget": tile_bytes(8, np.float32)}
     whole = everything(disk_inverse(matrix, penalties, **how))
     real_put, real_line = tile_store.put, tile_store._line
     left = 0
@@ -177,7 +177,7 @@ def test_stopped_at_any_write_it_ends_with_the_same_bits(small, tmp_path, monkey
 def test_stopped_again_and_again_it_still_ends(small, tmp_path, monkeypatch):
     """Each run gets one tile further."""
     matrix, penalties = setting(23)
-    how = {"folder": tmp_path, "room": room(8, np.float32)}
+    how = {"folder": tmp_path, "budget": tile_bytes(8, np.float32)}
     whole = everything(disk_inverse(matrix, penalties, **how))
     real, left = tile_store.TileJournal.add, 0
 
@@ -205,14 +205,14 @@ SLOW = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_tiled_cholesky import setting, room, np, tiled_cholesky
+from test_tiled_cholesky import setting, tile_bytes, np, tiled_cholesky
 from monogram.engine.inverse import disk as disk_
 disk_.tile_size = lambda n, budget, itemsize: 50
 matrix, penalties = setting(300)
 def stage(name, amount):
     print(name, flush=True)
     time.sleep(0.02)
-disk_.disk_inverse(matrix, penalties, folder=Path({folder!r}), room=room(50, np.float32), stage=stage)
+disk_.disk_inverse(matrix, penalties, folder=Path({folder!r}), budget=tile_bytes(50, np.float32), stage=stage)
 """
 
 
@@ -231,9 +231,9 @@ def test_a_process_that_was_killed(monkeypatch, tmp_path, lines):
     (folder,) = (tmp_path / "a").iterdir()
     before = len((folder / tile_store.JOURNAL).read_bytes().splitlines())
     assert before > (1 if lines > 3 else 0)
-    resumed = disk_inverse(matrix, penalties, folder=tmp_path / "a", room=room(50, np.float32))
+    resumed = disk_inverse(matrix, penalties, folder=tmp_path / "a", budget=tile_bytes(50, np.float32))
     assert resumed.tiles.folder == folder
-    straight = disk_inverse(matrix, penalties, folder=tmp_path / "b", room=room(50, np.float32))
+    straight = disk_inverse(matrix, penalties, folder=tmp_path / "b", budget=tile_bytes(50, np.float32))
     for one, other in zip(everything(resumed), everything(straight), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -280,7 +280,7 @@ def no_weights(folder):
 @pytest.mark.parametrize("damage", [broken_line, wrong_line, foreign, cut, no_weights])
 def test_what_cannot_be_trusted_is_begun_anew_and_said(small, tmp_path, damage):
     matrix, penalties = setting(40)
-    how = {"folder": tmp_path, "room": room(8, np.float32)}
+    how = {"folder": tmp_path, "budget": tile_bytes(8, np.float32)}
     whole = everything(disk_inverse(matrix, penalties, **how))
     damage(halted(matrix, penalties, 25, **how))
     reasons = []
@@ -292,16 +292,16 @@ def test_what_cannot_be_trusted_is_begun_anew_and_said(small, tmp_path, damage):
 
 def test_another_budget_goes_on_with_the_tiles_that_are_there(small, tmp_path):
     matrix, penalties = setting(40)
-    halted(matrix, penalties, 25, folder=tmp_path, room=room(8, np.float32))
-    assert disk_inverse(matrix, penalties, folder=tmp_path, room=room(16, np.float32)).tiles.tile == 8
-    reasons, how = [], {"folder": tmp_path, "room": room(5, np.float32)}
+    halted(matrix, penalties, 25, folder=tmp_path, budget=tile_bytes(8, np.float32))
+    assert disk_inverse(matrix, penalties, folder=tmp_path, budget=tile_bytes(16, np.float32)).tiles.tile == 8
+    reasons, how = [], {"folder": tmp_path, "budget": tile_bytes(5, np.float32)}
     assert disk_inverse(matrix, penalties, restarted=reasons.append, **how).tiles.tile == 5
     assert "another fit" in reasons.pop()
 
 
 def test_other_data_has_another_folder(small, tmp_path):
     matrix, penalties = setting(20)
-    how = {"folder": tmp_path, "room": room(8, np.float32)}
+    how = {"folder": tmp_path, "budget": tile_bytes(8, np.float32)}
     marks = {
         tiled_cholesky.fingerprint(one, two, dtype)
         for one, two, dtype in (
@@ -322,11 +322,11 @@ def test_other_data_has_another_folder(small, tmp_path):
 
 def test_another_head_replaces_the_weights(small, tmp_path):
     matrix, penalties = setting(20)
-    how = {"folder": tmp_path, "room": room(8, np.float32)}
+    how = {"folder": tmp_path, "budget": tile_bytes(8, np.float32)}
     one = np.ones(20)
     first = disk_inverse(matrix, penalties, **how)
     plain = first.into_weights(one, one, 1)
-    first.scratch.kept = True
+    first.scratch.keep_files = True
     kept = np.array(plain)
     del plain, first
     again = disk_inverse(matrix, penalties, **how)
@@ -335,7 +335,7 @@ def test_another_head_replaces_the_weights(small, tmp_path):
 
 def test_a_full_disk(small, tmp_path, monkeypatch):
     matrix, penalties = setting(40)
-    how = {"folder": tmp_path, "room": room(8, np.float32)}
+    how = {"folder": tmp_path, "budget": tile_bytes(8, np.float32)}
     whole = everything(disk_inverse(matrix, penalties, **how))
     real, left = tile_store.put, 40
 
@@ -359,25 +359,25 @@ def test_a_full_disk(small, tmp_path, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
-def test_too_little_room_is_said_before_anything_is_written(small, tmp_path, monkeypatch):
+def test_too_little_space_is_reported_before_anything_is_written(small, tmp_path, monkeypatch):
     matrix, penalties = setting(40)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**6, 10**6, 5000))
     with pytest.raises(StorageError, match=r"needs 10.5 kB in .* 5 kB free; nothing was written"):
-        disk_inverse(matrix, penalties, folder=tmp_path, room=room(8, np.float32))
+        disk_inverse(matrix, penalties, folder=tmp_path, budget=tile_bytes(8, np.float32))
     assert not list(tmp_path.iterdir())
 
 
 def test_no_folder_and_one_that_cannot_be_written_to(tmp_path, monkeypatch):
     matrix, penalties = setting(5)
     with pytest.raises(StorageError, match="make it first"):
-        disk_inverse(matrix, penalties, folder=tmp_path / "none", room=10**6)
+        disk_inverse(matrix, penalties, folder=tmp_path / "none", budget=10**6)
 
     def mkdir(*_, **__):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
     with pytest.raises(StorageError, match=r"Read-only file system$"):
-        disk_inverse(matrix, penalties, folder=tmp_path, room=10**6)
+        disk_inverse(matrix, penalties, folder=tmp_path, budget=10**6)
 
 
 def test_a_folder_in_which_nothing_can_be_locked(tmp_path, monkeypatch):
@@ -389,7 +389,7 @@ def test_a_folder_in_which_nothing_can_be_locked(tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", flock)
     matrix, penalties = setting(5)
     with pytest.raises(StorageError, match="No locks available"):
-        disk_inverse(matrix, penalties, folder=tmp_path, room=10**6)
+        disk_inverse(matrix, penalties, folder=tmp_path, budget=10**6)
 
 
 def test_a_file_that_is_cut_short_while_it_is_used(small, tmp_path):
@@ -400,13 +400,15 @@ def test_a_file_that_is_cut_short_while_it_is_used(small, tmp_path):
             os.truncate(next(tmp_path.iterdir()) / tile_store.TILES, 300)
 
     with pytest.raises(StorageError, match="cut short"):
-        disk_inverse(matrix, penalties, folder=tmp_path, room=room(8, np.float32), stage=stage)
+        disk_inverse(matrix, penalties, folder=tmp_path, budget=tile_bytes(8, np.float32), stage=stage)
 
 
 def test_a_matrix_that_has_no_root_leaves_nothing(small, tmp_path):
     matrix, penalties = setting(40)
     with pytest.raises(NumericalError, match=r"rows 25 to 32 of 40\)$"):
-        disk_inverse(matrix, np.where(np.arange(40) == 30, -1e4, penalties), folder=tmp_path, room=room(8, np.float32))
+        disk_inverse(
+            matrix, np.where(np.arange(40) == 30, -1e4, penalties), folder=tmp_path, budget=tile_bytes(8, np.float32)
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -432,9 +434,9 @@ from monogram.engine.inverse.primal import primal_inverse
 from monogram.engine.inverse.disk import disk_inverse
 matrix, penalties = setting({n})
 folder = Path({folder!r})
-disk_inverse(*setting(300), folder=folder, room=10**6).into_weights(np.ones(300), np.ones(300), 1)
+disk_inverse(*setting(300), folder=folder, budget=10**6).into_weights(np.ones(300), np.ones(300), 1)
 with memory.Peak() as peak:
-    found = disk_inverse(matrix, penalties, folder=folder, room={room})
+    found = disk_inverse(matrix, penalties, folder=folder, budget={budget})
     made = found.into_weights(np.ones({n}), np.ones({n}), 1)
 print(json.dumps([peak.bytes, found.tiles.count]))
 """
@@ -443,9 +445,9 @@ print(json.dumps([peak.bytes, found.tiles.count]))
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak can be reset on Linux only")
 def test_memory_stays_in_the_budget(tmp_path):
     """The square is 64 MB."""
-    n, given = 4000, 12 * 10**6
-    script = MEASURE.format(tests=str(Path(__file__).parent), n=n, folder=str(tmp_path), room=given)
+    n, budget = 4000, 12 * 10**6
+    script = MEASURE.format(tests=str(Path(__file__).parent), n=n, folder=str(tmp_path), budget=budget)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     peak, count = json.loads(done.stdout)
     assert count >= 5
-    assert peak < given + 10**7, "the tiles, and the workspace every plan has"
+    assert peak < budget + 10**7, "the tiles, and the workspace every plan has"

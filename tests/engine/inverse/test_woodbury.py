@@ -50,7 +50,7 @@ def test_both_forms_follow_any_change(seed, stay, gone, come, moved):
     whole = sp.csr_array(first.astype(np.float32))
     k = np.linalg.inv(np.eye(len(first)) + first / before @ first.T)
     index = np.arange(stay + 1, stay + 1 + gone)
-    dual = woodbury.dual(np.asfortranarray(k), whole, before, gone=index, come=new, moved=after)
+    dual = woodbury.dual(np.asfortranarray(k), whole, before, removed=index, appended=new, new_penalties=after)
     np.testing.assert_allclose(dual, np.linalg.inv(np.eye(len(last)) + last / after @ last.T), atol=1e-9)
 
 

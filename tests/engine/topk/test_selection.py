@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine.topk.selection import close, keep, offer, select, sort, worse
+from monogram.engine.topk.selection import exclude, exclude_all_but, offer, select, sort, worse
 
 SEEDS = st.integers(0, 10_000)
 LEVELS = st.sampled_from([1, 3, 1000])  # few levels: many ties
@@ -54,7 +54,7 @@ def test_close_marks_the_mask_and_the_list(seed, n, share, tile):
     out = np.flatnonzero(rng.random(n) < 0.3)
     total = values.copy()
     for first in range(0, n, tile):
-        close(total[first : first + tile], first, mask, out)
+        exclude(total[first : first + tile], first, mask, out)
     allowed = mask & ~np.isin(np.arange(n), out)
     np.testing.assert_array_equal(total, np.where(allowed, values, -np.inf))
 
@@ -65,7 +65,7 @@ def test_keep_leaves_the_list_alone(seed, n, share, tile):
     values, only = rng.standard_normal(n), np.flatnonzero(rng.random(n) < share)
     total = values.copy()
     for first in range(0, n, tile):
-        keep(total[first : first + tile], first, only)
+        exclude_all_but(total[first : first + tile], first, only)
     np.testing.assert_array_equal(total, np.where(np.isin(np.arange(n), only), values, -np.inf))
 
 

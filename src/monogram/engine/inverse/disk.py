@@ -66,7 +66,7 @@ class ScratchFolder:
         if not base.is_dir():
             raise StorageError(f"there is no folder {base} for the files of a fit on disk; make it first")
         self.tiles: Tiles | None = None
-        self.kept = False
+        self.keep_files = False
         name = f"monogram-{mark[:16]}"
         begun = sorted(journal.parent for journal in base.glob(f"{name}*/{JOURNAL}"))
         numbered = (base / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
@@ -116,8 +116,8 @@ class ScratchFolder:
             self.release()
 
     def end(self) -> None:
-        """Called when the weights are garbage-collected: remove the files, unless `kept` is set."""
-        if self.kept:
+        """Called when the weights are garbage-collected: remove the files, unless `keep_files` is set."""
+        if self.keep_files:
             self.release()
         else:
             self.remove()
@@ -137,13 +137,13 @@ def disk_inverse(
     penalties: Float64,
     *,
     folder: Path,
-    room: int,
+    budget: int,
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
     restarted: Callable[[str], None] = ignore,
 ) -> DiskInverse:
-    """C of an m × n matrix by tiles in a folder, with `room` bytes of memory; resumes an interrupted fit.
+    """C of an m × n matrix by tiles in a folder, with `budget` bytes of memory; resumes an interrupted fit.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def disk_inverse(
     penalties : ℓ, one for each item
     folder : Path
         It must exist; a subfolder for this fit is created in it.
-    room : int
+    budget : int
         Five tiles must fit in it. An interrupted fit keeps its tile size if that fits.
     restarted : callable
         Receives the reason where files of the same fit exist but cannot be resumed from.
@@ -159,9 +159,9 @@ def disk_inverse(
     dtype, n = np.dtype(dtype), matrix.shape[1]
     mark = fingerprint(matrix, penalties, dtype)
     scratch = ScratchFolder(folder, mark)
-    tile = tile_size(n, room, dtype.itemsize)
+    tile = tile_size(n, budget, dtype.itemsize)
     begun = scratch.tile(mark, dtype)
-    if begun is not None and begun <= max(tile, int((room / (HELD * dtype.itemsize)) ** 0.5)):
+    if begun is not None and begun <= max(tile, int((budget / (HELD * dtype.itemsize)) ** 0.5)):
         tile = begun
     try:
         tiles = Tiles(scratch.folder, {"mark": mark, "n": n, "tile": tile, "dtype": dtype.name}, restarted)

@@ -100,10 +100,10 @@ class System:
         out = np.empty((len(solution), len(at)), self.dtype)
         norms, products = np.empty(len(at)), np.empty(len(at))
         for start in range(0, len(at), SLAB):
-            mine = at[start : start + SLAB]
-            part = np.ascontiguousarray(solution[:, mine])
+            columns = at[start : start + SLAB]
+            part = np.ascontiguousarray(solution[:, columns])
             slab = -self.apply(part, threads)[0]
-            _add_rows(right, mine, slab)
+            _add_rows(right, columns, slab)
             norms[start : start + SLAB] = np.sqrt(_total(_products(slab, slab)))
             products[start : start + SLAB] = _total(_products(part, slab))
             out[:, start : start + SLAB] = slab
@@ -132,48 +132,48 @@ def solve(system: System, right: Csr | ScaledSigns, *, tolerance: float | Float6
     solution, norms, products = np.zeros((items, batch)), sizes.copy(), np.zeros(batch)
     goal, floor = tolerance * sizes, INNER[system.dtype]
     at, steps = np.flatnonzero(norms > goal), 0
-    rest = np.zeros((items, len(at)), system.dtype)
-    _add_rows(right, at, rest)
+    residual = np.zeros((items, len(at)), system.dtype)
+    _add_rows(right, at, residual)
     for _ in range(ROUNDS):
         if not len(at):
             break
-        steps += _descend(system, rest, solution, at, np.maximum(goal[at] / 2, floor * norms[at]), threads)
+        steps += _descend(system, residual, solution, at, np.maximum(goal[at] / 2, floor * norms[at]), threads)
         before = norms[at]
-        rest, norms[at], products[at] = system.residual(right, solution, at, threads)
-        on = (norms[at] > goal[at]) & (norms[at] < before / 2)
-        at, rest = at[on], np.ascontiguousarray(rest[:, on])
+        residual, norms[at], products[at] = system.residual(right, solution, at, threads)
+        running = (norms[at] > goal[at]) & (norms[at] < before / 2)
+        at, residual = at[running], np.ascontiguousarray(residual[:, running])
     residuals = np.divide(norms, sizes, out=np.zeros_like(sizes), where=sizes > 0)
     return CgSolution(solution, residuals, products, steps, bool((norms <= goal).all()))
 
 
-def _descend(system: System, rest: Float, solution: Float64, at: Indices, goal: Float64, threads: int) -> int:
+def _descend(system: System, residual: Float, solution: Float64, at: Indices, goal: Float64, threads: int) -> int:
     """Run conjugate gradients from a residual, adding to the columns `at` of the solution; the number of steps."""
     inverse = 1 / system.diagonal
-    direction = np.empty_like(rest)
-    np.multiply(rest, inverse[:, None], out=direction, casting="same_kind")  # no block in float64 for a moment
-    strength = _total(_products(rest, direction))
+    direction = np.empty_like(residual)
+    np.multiply(residual, inverse[:, None], out=direction, casting="same_kind")  # no block in float64 for a moment
+    strength = _total(_products(residual, direction))
     for step in range(1, STEPS + 1):
         image, curve = system.apply(direction, threads)
         size = np.divide(strength, curve, out=np.zeros_like(curve), where=curve > 0)
-        after, squared = _moved(solution, at, rest, direction, image, inverse, size, threads)
-        del image  # or it would stand beside the next one
-        on = (squared > goal**2) & (curve > 0)
-        if not on.any():
+        after, squared = _moved(solution, at, residual, direction, image, inverse, size, threads)
+        del image  # else it would stay in memory beside the next one
+        running = (squared > goal**2) & (curve > 0)
+        if not running.any():
             return step
         _next_directions(
-            direction, rest, inverse, np.divide(after, strength, out=np.zeros_like(after), where=on), threads
+            direction, residual, inverse, np.divide(after, strength, out=np.zeros_like(after), where=running), threads
         )
-        strength = np.where(on, after, 0.0)  # a converged column takes no further step
-        if 2 * on.sum() <= len(on):
-            rest, direction = np.ascontiguousarray(rest[:, on]), np.ascontiguousarray(direction[:, on])
-            at, goal, strength = at[on], goal[on], strength[on]
+        strength = np.where(running, after, 0.0)  # a converged column takes no further step
+        if 2 * running.sum() <= len(running):
+            residual, direction = (np.ascontiguousarray(block[:, running]) for block in (residual, direction))
+            at, goal, strength = at[running], goal[running], strength[running]
     return STEPS
 
 
 def _moved(
     solution: Float64,
     at: Indices,
-    rest: Float,
+    residual: Float,
     direction: Float,
     image: Float,
     inverse: Float64,
@@ -181,22 +181,22 @@ def _moved(
     threads: int,
 ) -> tuple[Float64, Float64]:
     """Take one step in each column; the sums of r²/diag and of r² after it."""
-    sums = np.zeros((2, -(-len(rest) // ROWS), rest.shape[1]))
+    sums = np.zeros((2, -(-len(residual) // ROWS), residual.shape[1]))
 
     def move(start: int, stop: int) -> None:
-        _move(solution, at, rest, direction, image, inverse, size, sums[:, start // ROWS], start, stop)
+        _move(solution, at, residual, direction, image, inverse, size, sums[:, start // ROWS], start, stop)
 
-    parallel.parallel_for(move, len(rest), ROWS, threads)
+    parallel.parallel_for(move, len(residual), ROWS, threads)
     return _total(sums[0]), _total(sums[1])
 
 
-def _next_directions(direction: Float, rest: Float, inverse: Float64, ratio: Float64, threads: int) -> None:
+def _next_directions(direction: Float, residual: Float, inverse: Float64, ratio: Float64, threads: int) -> None:
     """Compute the next directions in place."""
 
     def update(start: int, stop: int) -> None:
-        _update_directions(direction, rest, inverse, ratio, start, stop)
+        _update_directions(direction, residual, inverse, ratio, start, stop)
 
-    parallel.parallel_for(update, len(rest), ROWS, threads)
+    parallel.parallel_for(update, len(residual), ROWS, threads)
 
 
 def units(items: Indices, size: int) -> Csr:
@@ -315,16 +315,16 @@ def _dots(first: Any, second: Any, sums: Any, rows: int) -> None:
 
 
 @kernel
-def _forward(indptr: Any, indices: Any, data: Any, block: Any, out: Any, start: int, stop: int, room: Any) -> None:
+def _forward(indptr: Any, indices: Any, data: Any, block: Any, out: Any, start: int, stop: int, sums: Any) -> None:
     for row in range(start, stop):
-        room[:] = 0.0
+        sums[:] = 0.0
         for p in range(indptr[row], indptr[row + 1]):
             value = np.float64(data[p])
             other = block[indices[p]]
-            for t in range(len(room)):
-                room[t] += value * other[t]
-        for t in range(len(room)):
-            out[row, t] = room[t]
+            for t in range(len(sums)):
+                sums[t] += value * other[t]
+        for t in range(len(sums)):
+            out[row, t] = sums[t]
 
 
 @kernel
@@ -340,26 +340,26 @@ def _backward(
     start: int,
     stop: int,
 ) -> None:
-    room = np.empty(len(part))
+    sums = np.empty(len(part))
     for row in range(start, stop):
-        mine = block[row]
-        for t in range(len(room)):
-            room[t] = penalties[row] * mine[t]
+        block_row = block[row]
+        for t in range(len(sums)):
+            sums[t] = penalties[row] * block_row[t]
         for p in range(indptr[row], indptr[row + 1]):
             value = np.float64(data[p])
             other = middle[indices[p]]
-            for t in range(len(room)):
-                room[t] += value * other[t]
-        for t in range(len(room)):
-            out[row, t] = room[t]
-            part[t] += mine[t] * room[t]
+            for t in range(len(sums)):
+                sums[t] += value * other[t]
+        for t in range(len(sums)):
+            out[row, t] = sums[t]
+            part[t] += block_row[t] * sums[t]
 
 
 @kernel
 def _move(
     solution: Any,
     at: Any,
-    rest: Any,
+    residual: Any,
     direction: Any,
     image: Any,
     inverse: Any,
@@ -372,14 +372,14 @@ def _move(
     for row in range(start, stop):
         for t in range(len(size)):
             solution[row, at[t]] += size[t] * direction[row, t]
-            left = rest[row, t] - size[t] * image[row, t]
-            rest[row, t] = left
-            part[0, t] += left * left * inverse[row]
-            part[1, t] += left * left
+            value = residual[row, t] - size[t] * image[row, t]
+            residual[row, t] = value
+            part[0, t] += value * value * inverse[row]
+            part[1, t] += value * value
 
 
 @kernel
-def _update_directions(direction: Any, rest: Any, inverse: Any, ratio: Any, start: int, stop: int) -> None:
+def _update_directions(direction: Any, residual: Any, inverse: Any, ratio: Any, start: int, stop: int) -> None:
     for row in range(start, stop):
         for t in range(len(ratio)):
-            direction[row, t] = rest[row, t] * inverse[row] + ratio[t] * direction[row, t]
+            direction[row, t] = residual[row, t] * inverse[row] + ratio[t] * direction[row, t]

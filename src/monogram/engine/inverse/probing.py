@@ -54,15 +54,15 @@ def exact_diagonal(
     out, converged = np.empty(len(items)), True
     error, least = ERROR[system.dtype], system.penalties.min()
     for start in range(0, len(items), system.width):
-        mine = np.asarray(items[start : start + system.width])
-        tolerance = np.sqrt(error * least / system.diagonal[mine])
+        batch = np.asarray(items[start : start + system.width])
+        tolerance = np.sqrt(error * least / system.diagonal[batch])
         solved = matrix_free.solve(
-            system, matrix_free.units(mine, len(system.penalties)), tolerance=tolerance, threads=threads
+            system, matrix_free.units(batch, len(system.penalties)), tolerance=tolerance, threads=threads
         )
-        out[start : start + len(mine)] = solved.columns[mine, np.arange(len(mine))] + solved.products
+        out[start : start + len(batch)] = solved.columns[batch, np.arange(len(batch))] + solved.products
         converged &= solved.converged
-        del solved  # else it would be held beside the next one
-        stage("diagonal", len(mine))
+        del solved  # else it would stay in memory beside the next one
+        stage("diagonal", len(batch))
     return np.clip(out, 1 / system.diagonal[items], 1 / system.penalties[items]), converged
 
 
@@ -104,11 +104,11 @@ def _estimate(
         right = matrix_free.ScaledSigns(signs, scale, items, (size, len(system.penalties)))
         columns = matrix_free.solve(system, right, tolerance=COARSE, threads=threads).columns
         for first in range(0, size, matrix_free.SLAB):
-            mine = slice(first, min(first + matrix_free.SLAB, size))
-            first_order = _off_diagonal_products(system, items, signs[mine].T / scale[:, None], threads)
-            sign = signs[mine].T / scale[:, None]
-            moments.add(sign * columns[items, mine], sign * first_order / system.diagonal[items][:, None])
-        del columns  # else they would be held beside the next ones
+            slab = slice(first, min(first + matrix_free.SLAB, size))
+            first_order = _off_diagonal_products(system, items, signs[slab].T / scale[:, None], threads)
+            sign = signs[slab].T / scale[:, None]
+            moments.add(sign * columns[items, slab], sign * first_order / system.diagonal[items][:, None])
+        del columns  # else they would stay in memory beside the next ones
         stage("diagonal", size)
     mean, errors = moments.estimate()
     return np.clip(mean, 1 / system.diagonal[items], 1 / system.penalties[items]), errors
@@ -126,24 +126,26 @@ class _Moments:
 
     def __init__(self, size: int) -> None:
         self.number = 0
-        self.sample, self.other, self.own, self.both, self.others = (np.zeros(size) for _ in range(5))
+        self.mean, self.control_mean = np.zeros(size), np.zeros(size)
+        self.squares, self.products, self.control_squares = (np.zeros(size) for _ in range(3))  # sums, centred
 
-    def add(self, samples: Float64, others: Float64) -> None:
-        """Add columns of samples, one after the other."""
-        for sample, other in zip(samples.T, others.T, strict=True):
+    def add(self, samples: Float64, controls: Float64) -> None:
+        """Add columns of samples, one at a time, with their control variates."""
+        for sample, control in zip(samples.T, controls.T, strict=True):
             self.number += 1
-            step, beside = sample - self.sample, other - self.other
-            self.sample += step / self.number
-            self.other += beside / self.number
-            self.own += step * (sample - self.sample)
-            self.both += step * (other - self.other)
-            self.others += beside * (other - self.other)
+            step, control_step = sample - self.mean, control - self.control_mean
+            self.mean += step / self.number
+            self.control_mean += control_step / self.number
+            self.squares += step * (sample - self.mean)
+            self.products += step * (control - self.control_mean)
+            self.control_squares += control_step * (control - self.control_mean)
 
     def estimate(self) -> tuple[Float64, Float64]:
         """The mean corrected by regression on the control variate, and its standard error."""
-        slope = np.divide(self.both, self.others, out=np.zeros_like(self.both), where=self.others > 0)
-        left = np.maximum(self.own - slope * self.both, 0.0)
-        return self.sample - slope * self.other, np.sqrt(left / (self.number * (self.number - 2)))
+        varies = self.control_squares > 0
+        slope = np.divide(self.products, self.control_squares, out=np.zeros_like(self.products), where=varies)
+        remaining = np.maximum(self.squares - slope * self.products, 0.0)
+        return self.mean - slope * self.control_mean, np.sqrt(remaining / (self.number * (self.number - 2)))
 
 
 def warm(matrix: Csr, dtype: str) -> None:

@@ -36,9 +36,13 @@ class FolderError(StorageError):
     """A folder cannot hold the files of a fit on disk."""
 
 
+class FreeSpaceError(FolderError):
+    """The disk of a folder has too little free space for the files of a fit."""
+
+
 @contextlib.contextmanager
 def storage_errors(folder: Path, needed: int) -> Iterator[None]:
-    """Turn an OSError inside the block into a StorageError that names the folder, the space needed and what to do."""
+    """Convert an OSError inside the block to a StorageError that names the folder, the space needed and what to do."""
     try:
         yield
     except StorageError:
@@ -46,7 +50,7 @@ def storage_errors(folder: Path, needed: int) -> Iterator[None]:
     except OSError as error:
         raise StorageError(
             f"the fit on disk stopped: {error.strerror or error}. It needs {show(needed)} in {folder} in all. The "
-            "finished part is kept there; the same fit resumes from it once the folder has room and can be written to"
+            "finished part is kept there; the same fit resumes from it once the folder has space and can be written to"
         ) from error
 
 
@@ -185,7 +189,7 @@ class Tiles:
             (self.folder / name).unlink(missing_ok=True)
         free = shutil.disk_usage(self.folder).free
         if free < self.needed:
-            raise FolderError(
+            raise FreeSpaceError(
                 f"the fit on disk needs {show(self.needed)} in {self.folder}, which has {show(free)} free; nothing was "
                 "written"
             )

@@ -66,8 +66,8 @@ class TiledSolver:
     def __init__(self, tiles: Tiles, stage: Stage, threads: int) -> None:
         self.tiles, self.tick, self.threads = tiles, stage, threads
         tile = tiles.tile**2
-        self.room = np.empty(max(HELD * tile, tiles.n + tile), tiles.dtype)
-        self.buffers = self.room[: HELD * tile].reshape(HELD, tile)
+        self.memory = np.empty(max(HELD * tile, tiles.n + tile), tiles.dtype)
+        self.buffers = self.memory[: HELD * tile].reshape(HELD, tile)
         self.make = {"factor": self._factor, "triangle": self._triangle, "square": self._square}
         self.after: list[tuple[Key, Key]] = []  # the first pair of the next tile
         self.coming: tuple[tuple[Key, Key], Future[Any]] | None = None
@@ -97,12 +97,12 @@ class TiledSolver:
             wide = max(1, 2 * tiles.tile**2 // tall)
             for first in range(span.start, span.stop, wide):
                 last = min(first + wide, span.stop)
-                panel = self.room[: tall * (last - first)].reshape((tall, last - first), order="F")
+                panel = self.memory[: tall * (last - first)].reshape((tall, last - first), order="F")
                 panel[: last - span.start] = 0
                 columns.write(panel, first, span.start, done=lambda k: self.tick("gram", k))
                 own = np.arange(last - first)
                 panel[own + first - span.start, own] += penalties[first:last].astype(tiles.dtype)
-                tiles.write_columns(keys, first - span.start, panel, self.room[-(tiles.tile**2) :])
+                tiles.write_columns(keys, first - span.start, panel, self.memory[-(tiles.tile**2) :])
             tiles.mark("gram", keys)
 
     def _flops(self, stage: str, key: Key) -> float:

@@ -178,9 +178,9 @@ def grown(array: Float, side: int) -> Float:
     return out
 
 
-def add_to_gram(gram: Float, gone: Csr, come: Csr) -> None:
+def add_to_gram(gram: Float, removed: Csr, added: Csr) -> None:
     """Subtract removed rows from the lower triangle of S and add new ones, in place."""
-    for rows, sign in ((gone, -1.0), (come, 1.0)):
+    for rows, sign in ((removed, -1.0), (added, 1.0)):
         wide = rows.astype(np.float64)
         pairs = sp.tril(wide.T @ wide, format="coo")
         gram[pairs.row, pairs.col] += (sign * pairs.data).astype(gram.dtype)
@@ -191,47 +191,48 @@ def dual(
     matrix: Csr,
     penalties: Float64,
     *,
-    gone: Indices,
-    come: Csr,
-    moved: Float64,
+    removed: Indices,
+    appended: Csr,
+    new_penalties: Float64,
     threads: int = 1,
 ) -> Float:
-    """K⁻¹ of a matrix after the rows `gone` are removed, the rows `come` appended, and the penalties become `moved`.
+    """K⁻¹ of a matrix without the rows `removed`, with the rows `appended`, and with the new penalties.
 
     Returns a new array, Fortran-ordered, both triangles. NumericalError where a solve does not converge.
     """
-    kept = np.setdiff1d(np.arange(len(inverse)), gone)
-    k, more = len(kept), come.shape[0]
+    staying = np.setdiff1d(np.arange(len(inverse)), removed)
+    k, more = len(staying), appended.shape[0]
     out = np.empty((k + more, k + more), inverse.dtype, order="F")
     top = out[:k, :k]
     for start in range(0, k, ROWS):
         part = slice(start, min(start + ROWS, k))
-        top[:, part] = inverse[:, kept[part]][kept]
-    if len(gone):
-        some = sp.csr_array((np.ones(len(gone)), (gone, np.arange(len(gone)))), shape=(len(inverse), len(gone)))
-        columns = _solved(inverse, matrix.T.tocsr(), penalties, some)
-        _subtract(top, columns[kept], _solve(columns[gone], columns[kept].T), threads)
-    stay = matrix[kept].astype(np.float64)
-    by_item = stay.T.tocsr()
-    shift = 1 / moved - 1 / penalties
-    some = np.flatnonzero((moved != penalties) & (np.diff(by_item.indptr) > 0))
-    if len(some):
-        wide = sp.csr_array(stay[:, some] * np.sqrt(np.abs(shift[some])))
+        top[:, part] = inverse[:, staying[part]][staying]
+    if len(removed):
+        count = len(removed)
+        units = sp.csr_array((np.ones(count), (removed, np.arange(count))), shape=(len(inverse), count))
+        columns = _solved(inverse, matrix.T.tocsr(), penalties, units)
+        _subtract(top, columns[staying], _solve(columns[removed], columns[staying].T), threads)
+    stayed = matrix[staying].astype(np.float64)
+    by_item = stayed.T.tocsr()
+    shift = 1 / new_penalties - 1 / penalties
+    shifted = np.flatnonzero((new_penalties != penalties) & (np.diff(by_item.indptr) > 0))
+    if len(shifted):
+        wide = sp.csr_array(stayed[:, shifted] * np.sqrt(np.abs(shift[shifted])))
         columns = _solved(top, by_item, penalties, wide)
-        _subtract(top, columns, _solve(np.diag(np.sign(shift[some])) + wide.T @ columns, columns.T), threads)
+        _subtract(top, columns, _solve(np.diag(np.sign(shift[shifted])) + wide.T @ columns, columns.T), threads)
     if more:
-        _border(out, k, by_item, sp.csr_array(come.astype(np.float64)), moved, threads)
+        _border(out, k, by_item, sp.csr_array(appended.astype(np.float64)), new_penalties, threads)
     return out
 
 
-def _border(out: Float, k: int, by_item: Csr, come: Csr, penalties: Float64, threads: int) -> None:
+def _border(out: Float, k: int, by_item: Csr, appended: Csr, penalties: Float64, threads: int) -> None:
     """[[K, B], [Bᵀ, D]]⁻¹ from K⁻¹ in the first k rows and columns: with P = K⁻¹B, the new corner is (D − BᵀP)⁻¹."""
-    more = come.shape[0]
-    scaled = sp.csr_array(come / penalties)
-    beside = sp.csr_array(by_item.T @ scaled.T)
-    columns = _solved(out[:k, :k], by_item, penalties, beside)
-    corner = np.eye(more) + (come @ scaled.T).toarray() - beside.T @ columns
-    last = _solve(corner, np.eye(more))
+    count = appended.shape[0]
+    scaled = sp.csr_array(appended / penalties)
+    border = sp.csr_array(by_item.T @ scaled.T)
+    columns = _solved(out[:k, :k], by_item, penalties, border)
+    corner = np.eye(count) + (appended @ scaled.T).toarray() - border.T @ columns
+    last = _solve(corner, np.eye(count))
     side = _solve(corner, columns.T)
     _subtract(out[:k, :k], columns, -side, threads)
     out[k:, :k] = -side

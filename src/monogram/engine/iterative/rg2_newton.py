@@ -188,22 +188,22 @@ class _Model:
         """The step: matrix·step = −slope by conjugate gradients from 0; `size` is slope·divided."""
         residual = -slope[0], -slope[1]
         step = np.zeros_like(residual[0]), np.zeros_like(residual[1])
-        along, now = (-divided[0], -divided[1]), size
+        direction, strength = (-divided[0], -divided[1]), size
         for _ in range(INNER):
-            ahead = self.times(along)
-            bend = _dot(along, ahead)
-            if not bend > 0.0:
+            image = self.times(direction)
+            curvature = _dot(direction, image)
+            if not curvature > 0.0:
                 break
-            by = slope[0].dtype.type(now / bend)
+            length = slope[0].dtype.type(strength / curvature)
             for k in (0, 1):
-                step[k][...] += by * along[k]
-                residual[k][...] -= by * ahead[k]
+                step[k][...] += length * direction[k]
+                residual[k][...] -= length * image[k]
             divided = self.divided(residual)
-            before, now = now, _dot(residual, divided)
-            if now <= FORCING**2 * size:
+            before, strength = strength, _dot(residual, divided)
+            if strength <= FORCING**2 * size:
                 break
-            ratio = by.dtype.type(now / before)
-            along = divided[0] + ratio * along[0], divided[1] + ratio * along[1]
+            ratio = length.dtype.type(strength / before)
+            direction = divided[0] + ratio * direction[0], divided[1] + ratio * direction[1]
         return step
 
 

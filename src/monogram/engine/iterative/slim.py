@@ -96,7 +96,7 @@ def slim(
         if finished.entries > most:
             raise MemoryBudgetError(
                 f"the weights have more than the {int(most):,} entries that fit in memory, before all "
-                f"{len(inverse):,} items are done; raise l1, or the memory"
+                f"{len(inverse):,} items are done"
             )
         pool.replace(leaving)
         stage("columns", len(leaving))
@@ -119,9 +119,9 @@ class _Finished:
         np.add.at(self.last, ages[leaving] - 1, objectives[leaving])
         for lane in leaving.tolist():
             row = pool.solution(lane)
-            kept = np.flatnonzero(row).astype(np.int32)
-            self.columns[pool.owners[lane]] = (kept, row[kept])
-            self.entries += len(kept)
+            places = np.flatnonzero(row).astype(np.int32)
+            self.columns[pool.owners[lane]] = (places, row[places])
+            self.entries += len(places)
         self.unfinished += int((~done[leaving]).sum())
         self.oldest = max(self.oldest, int(ages.max()))
         return leaving
@@ -149,7 +149,7 @@ class _Pool:
 
     def step(self) -> tuple[Float64, Float64]:
         """One step of every lane; their residuals, and their objectives."""
-        size, one = self.size, self.problem
+        size, problem = self.size, self.problem
         np.matmul(self.right[:size], self.inverse, out=self.made[:size])
 
         def lanes(start: int, stop: int) -> None:
@@ -158,9 +158,9 @@ class _Pool:
                 self.owners,
                 self.rho,
                 self.thresholds,
-                one.l1,
-                one.l2,
-                one.positive,
+                problem.l1,
+                problem.l2,
+                problem.positive,
                 self.state,
                 self.right,
                 self.made,
@@ -226,7 +226,7 @@ def _step(
     l2: float,
     positive: bool,
     state: Any,
-    given: Any,
+    rights: Any,
     made: Any,
     sums: Any,
     start: int,
@@ -237,7 +237,7 @@ def _step(
     zero = rho.dtype.type(0)
     for lane in range(start, stop):
         j = owners[lane]
-        column, product, v, right = inverse[:, j], made[lane], state[lane], given[lane]
+        column, product, v, right = inverse[:, j], made[lane], state[lane], rights[lane]
         nu = (1 + product[j]) / column[j]
         primal, dual, of_b, of_z, of_gamma = 0.0, 0.0, 0.0, 0.0, 0.0
         loss, size, square = 0.5 * (nu - rho[j] - l2), 0.0, 0.0

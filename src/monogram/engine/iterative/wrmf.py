@@ -185,15 +185,15 @@ def _solve(
     rank = out.shape[1]
     for row in range(start, stop):
         first, last = indptr[row], indptr[row + 1]
-        mine, gain = indices[first:last], gains[first:last]
+        row_items, gain = indices[first:last], gains[first:last]
         for t in range(rank):
             lines[0, t] = spectrum[t] + ridge[row]
         if first == last:
             out[row] = 0
         elif last - first < rank and gain.min() >= SMALLEST:
-            failed[row] = not _short(mine, gain, fixed, lines[0], out[row], square, left, right, lines[1])
+            failed[row] = not _short(row_items, gain, fixed, lines[0], out[row], square, left, right, lines[1])
         else:
-            failed[row] = not _long(mine, gain, fixed, lines[0], out[row], square, left, right, lines[1])
+            failed[row] = not _long(row_items, gain, fixed, lines[0], out[row], square, left, right, lines[1])
 
 
 @fused
@@ -279,13 +279,13 @@ def _improve(
     residual, direction, product, diagonal = lines[0], lines[1], lines[2], lines[3]
     for row in range(start, stop):
         first, last = indptr[row], indptr[row + 1]
-        mine, gain, x = indices[first:last], gains[first:last], out[row]
+        row_items, gain, x = indices[first:last], gains[first:last], out[row]
         if first == last:
             x[:] = 0
             continue
         for t in range(rank):
             diagonal[t] = spectrum[t] + ridge[row]
-        _times(mine, gain, fixed, diagonal, x, residual, True)
+        _times(row_items, gain, fixed, diagonal, x, residual, True)
         length = out.dtype.type(0)
         for t in range(rank):
             direction[t] = residual[t] / diagonal[t]
@@ -293,22 +293,22 @@ def _improve(
         for _ in range(steps):
             if not length > 1e-30:
                 break
-            _times(mine, gain, fixed, diagonal, direction, product, False)
+            _times(row_items, gain, fixed, diagonal, direction, product, False)
             length = _step(x, residual, direction, product, diagonal, length)
 
 
 @fused
-def _times(items: Any, gains: Any, fixed: Any, diagonal: Any, x: Any, out: Any, rest: bool) -> None:
-    """The product A·x, or, with `rest`, the residual b − A·x."""
+def _times(items: Any, gains: Any, fixed: Any, diagonal: Any, x: Any, out: Any, residual: bool) -> None:
+    """The product A·x, or, with `residual`, the residual b − A·x."""
     rank, zero, one = len(x), x.dtype.type(0), x.dtype.type(1)
     for t in range(rank):
-        out[t] = -diagonal[t] * x[t] if rest else diagonal[t] * x[t]
+        out[t] = -diagonal[t] * x[t] if residual else diagonal[t] * x[t]
     for p in range(len(items)):
         other = fixed[items[p]]
         product = zero
         for t in range(rank):
             product += other[t] * x[t]
-        weight = one + gains[p] * (one - product) if rest else gains[p] * product
+        weight = one + gains[p] * (one - product) if residual else gains[p] * product
         for t in range(rank):
             out[t] += weight * other[t]
 
@@ -317,10 +317,10 @@ def _times(items: Any, gains: Any, fixed: Any, diagonal: Any, x: Any, out: Any, 
 def _step(x: Any, residual: Any, direction: Any, product: Any, diagonal: Any, length: Any) -> Any:
     """One step of conjugate gradients; returns the new squared norm of the residual in D⁻¹."""
     rank = len(x)
-    bend = after = x.dtype.type(0)
+    curvature = after = x.dtype.type(0)
     for t in range(rank):
-        bend += direction[t] * product[t]
-    size = length / bend
+        curvature += direction[t] * product[t]
+    size = length / curvature
     for t in range(rank):
         x[t] += size * direction[t]
         residual[t] -= size * product[t]

@@ -132,8 +132,8 @@ def of_data(
     )
     whole = rank >= min(users, items)
     if side == "users":
-        kept = settings.not_zero(values)
-        whole, values = whole or kept < len(values), values[:kept]
+        nonzero = settings.not_zero(values)
+        whole, values = whole or nonzero < len(values), values[:nonzero]
         vectors = _right_vectors(data, values, vectors)
     return _finish(data.item_gram_times, values, vectors, products, whole, settings)
 
@@ -197,9 +197,9 @@ def _finish(
     apply: Apply, values: Float64, vectors: Float, products: int, whole: bool, settings: _Settings
 ) -> EigenPairs:
     """Drop zero pairs, measure the residuals, and refine the pairs in float64 where they miss the tolerance."""
-    kept = settings.not_zero(values)
-    whole, vectors = whole or kept < len(values), np.ascontiguousarray(vectors[:, :kept])
-    pairs = EigenPairs(values[:kept].astype(np.float64), vectors, np.empty(0), settings.method, products, whole)
+    nonzero = settings.not_zero(values)
+    whole, vectors = whole or nonzero < len(values), np.ascontiguousarray(vectors[:, :nonzero])
+    pairs = EigenPairs(values[:nonzero].astype(np.float64), vectors, np.empty(0), settings.method, products, whole)
     pairs = replace(pairs, residuals=_residuals(apply, pairs, settings.measured))
     if not pairs.residual <= settings.tolerance:
         pairs = _refined(apply, pairs, settings)
@@ -246,9 +246,9 @@ def _refined(apply: Apply, pairs: EigenPairs, settings: _Settings) -> EigenPairs
     for row in range(0, size, ROWS):
         rows = slice(row, row + ROWS)
         vectors[rows] = vectors[rows].astype(np.float64) @ rotation
-    kept = settings.not_zero(values)
-    whole = pairs.complete or kept < rank
-    return replace(pairs, values=values[:kept], vectors=np.ascontiguousarray(vectors[:, :kept]), complete=whole)
+    nonzero = settings.not_zero(values)
+    whole = pairs.complete or nonzero < rank
+    return replace(pairs, values=values[:nonzero], vectors=np.ascontiguousarray(vectors[:, :nonzero]), complete=whole)
 
 
 def _refusal(missed: int, rank: int, residual: float, settings: _Settings) -> str:
@@ -288,8 +288,8 @@ def _lanczos(
             basis[:, done : done + block] = following
             have = done + block
         values, rotation, residuals, wrong = _ritz(projected[:done, :done], coupling, rank, settings)
-        kept = rank if not wrong.any() else min(rotation.shape[1], rank + (done - rank) // 2)
-        _rotate(basis, done, rotation[:, :kept])
+        retained = rank if not wrong.any() else min(rotation.shape[1], rank + (done - rank) // 2)
+        _rotate(basis, done, rotation[:, :retained])
         if not wrong.any():
             return values[:rank], basis[:, :rank], products
         worst = float((residuals[:rank] / np.maximum(_sizes(values[:rank]), 1e-300)).max())
@@ -297,9 +297,9 @@ def _lanczos(
         if idle == IDLE:
             break
         projected[:] = 0.0
-        np.einsum("ii->i", projected)[:kept] = values[:kept]
-        basis[:, kept : kept + block] = following
-        done, have = kept, kept + block
+        np.einsum("ii->i", projected)[:retained] = values[:retained]
+        basis[:, retained : retained + block] = following
+        done, have = retained, retained + block
     raise ConvergenceError(_refusal(int(wrong.sum()), rank, worst, settings))
 
 
@@ -321,9 +321,9 @@ def _ritz(
     Also their residuals, from the coupling to the next block, and which requested pairs have not converged.
     """
     done = len(projected)
-    kept = min(done, rank + (done - rank) // 2)
+    retained = min(done, rank + (done - rank) // 2)
     values, rotation = scipy.linalg.eigh(
-        projected, subset_by_index=[done - kept, done - 1], check_finite=False, lower=False
+        projected, subset_by_index=[done - retained, done - 1], check_finite=False, lower=False
     )
     values, rotation = values[::-1], rotation[:, ::-1]
     residuals = np.linalg.norm(coupling @ rotation[done - coupling.shape[1] :], axis=0)

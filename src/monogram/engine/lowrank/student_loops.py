@@ -157,8 +157,8 @@ def _orthonormal(problem: StudentProblem, left: Float64) -> tuple[Float64, Float
     basis, image, rotation = left, problem.system_times(left), np.eye(left.shape[1])
     for _ in range(2):  # the second pass removes the rounding errors of the first
         values, vectors = np.linalg.eigh(basis.T @ image)
-        kept = values > DEPENDENT * max(float(values[-1]), 0.0)
-        roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
+        independent = values > DEPENDENT * max(float(values[-1]), 0.0)
+        roots, vectors = np.sqrt(values[independent]), vectors[:, independent]
         basis, image = basis @ (vectors / roots), image @ (vectors / roots)
         rotation = (roots[:, None] * vectors.T) @ rotation
     return basis, image, rotation

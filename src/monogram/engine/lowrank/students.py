@@ -85,9 +85,9 @@ class Teacher:
 
     def system_times(self, block: Float) -> Float:
         """The product A·W*·block = S(θ + δ)·block + (ℓ(θ + δ) − θ/c)·block, since A·B = A − diag(1/c); float64."""
-        both = self.theta + self.delta
-        diagonal = self.problem.penalties * both - self.theta / self.problem.inverse.diagonal
-        return np.asarray(self.problem.gram_times(both[:, None] * block) + diagonal[:, None] * block)
+        total = self.theta + self.delta
+        diagonal = self.problem.penalties * total - self.theta / self.problem.inverse.diagonal
+        return np.asarray(self.problem.gram_times(total[:, None] * block) + diagonal[:, None] * block)
 
     def _scales(self, dtype: np.dtype[Any]) -> tuple[Float, Float]:
         slopes = self.theta / self.problem.inverse.diagonal

@@ -1,1 +1,1 @@
-"""The best items of scores that are never all held."""
+"""The best items of each user by score, without an array of all scores."""

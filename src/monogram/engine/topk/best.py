@@ -19,7 +19,7 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk import several_heads
-from monogram.engine.topk.selection import close, keep, select, sort
+from monogram.engine.topk.selection import exclude, exclude_all_but, select, sort
 from monogram.engine.topk.several_heads import select_heads
 
 USERS = 512  # a block of users shares the rows it reads
@@ -106,7 +106,7 @@ def _among(items: Any, counts: Any, indptr: Any, indices: Any, out: Any) -> None
 
 
 @kernel
-def whole(
+def select_rows(
     scores: Any,
     mask: Any,
     out_pointers: Any,
@@ -122,9 +122,9 @@ def whole(
     for row in range(len(scores)):
         user = start + row
         total = scores[row]
-        close(total, 0, mask, out[out_pointers[user] : out_pointers[user + 1]])
+        exclude(total, 0, mask, out[out_pointers[user] : out_pointers[user + 1]])
         if len(only_pointers) > 0:
-            keep(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
+            exclude_all_but(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
         counts[user] = select(total, 0, best_items[user], best_scores[user], counts[user])
         sort(best_items[user], best_scores[user], counts[user])
 
@@ -146,10 +146,10 @@ def _whole_heads(
     start: int,
     stop: int,
 ) -> None:
-    room = np.empty(scores.shape[1], np.int64)
+    candidates = np.empty(scores.shape[1], np.int64)
     for user in range(start, stop):
         total = scores[user]
-        close(total, 0, mask, out[out_pointers[user] : out_pointers[user + 1]])
+        exclude(total, 0, mask, out[out_pointers[user] : out_pointers[user + 1]])
         if len(only_pointers) > 0:
-            keep(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
-        select_heads(total, 0, scales, sizes, upper, best_items, best_scores, counts, user, room)
+            exclude_all_but(total, 0, only[only_pointers[user] : only_pointers[user + 1]])
+        select_heads(total, 0, scales, sizes, upper, best_items, best_scores, counts, user, candidates)

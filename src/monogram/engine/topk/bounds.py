@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.engine.runtime.jit import kernel
-from monogram.engine.topk.best import Best, Eligible, arrays, whole
+from monogram.engine.topk.best import Best, Eligible, arrays, select_rows
 from monogram.engine.topk.selection import worse
 
 
@@ -112,14 +112,14 @@ def _by_columns(
             total[0, j] = scale_slack[j] * abs(value) - scale[j] * value + 0.0  # 0, not −0
         for p in range(indptr[user], indptr[user + 1]):
             total[0, indices[p]] += (own[indices[p]] + own_slack[indices[p]]) * data[p]
-        whole(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
+        select_rows(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
 
 
 @kernel
 def _rescored(
     items: Any,
     upper: Any,
-    found: Any,
+    numbers: Any,
     solution: Any,
     scale: Any,
     own: Any,
@@ -130,29 +130,29 @@ def _rescored(
     best_scores: Any,
     counts: Any,
     certain: Any,
-    room: Any,
+    exact: Any,
 ) -> None:
     k = best_items.shape[1]
     for user in range(len(items)):
-        number = found[user]
-        mine = indices[indptr[user] : indptr[user + 1]]
+        number = numbers[user]
+        history = indices[indptr[user] : indptr[user + 1]]
         for place in range(number):
             j = items[user, place]
-            room[place] = 0.0 - scale[j] * solution[j, user] + 0.0
-            at = np.searchsorted(mine, j)
-            if at < len(mine) and mine[at] == j:
-                room[place] += own[j] * data[indptr[user] + at]
+            exact[place] = 0.0 - scale[j] * solution[j, user] + 0.0
+            at = np.searchsorted(history, j)
+            if at < len(history) and history[at] == j:
+                exact[place] += own[j] * data[indptr[user] + at]
         counts[user] = min(k, number)
         taken = np.zeros(number, np.bool_)
         for rank in range(counts[user]):
             first = -1
             for place in range(number):
                 if not taken[place] and (
-                    first < 0 or worse(room[first], items[user, first], room[place], items[user, place])
+                    first < 0 or worse(exact[first], items[user, first], exact[place], items[user, place])
                 ):
                     first = place
             taken[first] = True
-            best_items[user, rank], best_scores[user, rank] = items[user, first], room[first]
+            best_items[user, rank], best_scores[user, rank] = items[user, first], exact[first]
         certain[user] = number < items.shape[1] or (
             counts[user] > 0
             and not worse(

@@ -11,7 +11,7 @@ from typing import Any
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float, Float64
 from monogram.engine.runtime.jit import kernel
-from monogram.engine.topk.best import Best, Eligible, arrays, empty, share_of_users, whole
+from monogram.engine.topk.best import Best, Eligible, arrays, empty, select_rows, share_of_users
 from monogram.engine.topk.selection import worse
 
 MULTIPLIED = 64  # users multiplied at once
@@ -36,7 +36,7 @@ def best_by_products(
     def block(start: int, stop: int) -> None:
         scores = rough[start:stop] @ right.T
         scores += start_from
-        whole(scores, *arrays(eligible), *candidates, start)
+        select_rows(scores, *arrays(eligible), *candidates, start)
         _rescore(left, right, base, *candidates, start, stop)
         _truncate(*candidates, *chosen, start, stop)
 

@@ -15,7 +15,7 @@ from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.runtime.jit import kernel
 from monogram.engine.topk import several_heads
 from monogram.engine.topk.best import USERS, Best, Eligible, arrays, empty, share_of_users
-from monogram.engine.topk.selection import close, keep, select, sort
+from monogram.engine.topk.selection import exclude, exclude_all_but, select, sort
 from monogram.engine.topk.several_heads import select_heads
 
 TILE = 4096  # columns: 32 kB of float64 sums
@@ -121,15 +121,15 @@ def _rows(
     counts: Any,
     start: int,
     stop: int,
-    room: Any,
+    buffer: Any,
 ) -> None:
     n = len(base)
-    tile = len(room)
+    tile = len(buffer)
     rows = weights.shape[0]
     chosen = np.empty(tile if len(scales) > 0 else 0, np.int64)
     for first in range(0, n, tile):
         size = min(tile, n - first)
-        total = room[:size]
+        total = buffer[:size]
         for user in range(start, stop):
             total[:] = base[first : first + size]
             if rows > 0:
@@ -140,9 +140,9 @@ def _rows(
                     first,
                     total,
                 )
-            close(total, first, mask, out[out_pointers[user] : out_pointers[user + 1]])
+            exclude(total, first, mask, out[out_pointers[user] : out_pointers[user + 1]])
             if len(only_pointers) > 0:
-                keep(total, first, only[only_pointers[user] : only_pointers[user + 1]])
+                exclude_all_but(total, first, only[only_pointers[user] : only_pointers[user + 1]])
             if len(scales) == 0:
                 counts[0, user] = select(total, first, best_items[0, user], best_scores[0, user], counts[0, user])
             else:

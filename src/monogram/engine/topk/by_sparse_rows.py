@@ -9,7 +9,7 @@ import numpy as np
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr
 from monogram.engine.runtime.jit import kernel
-from monogram.engine.topk.best import USERS, Best, Eligible, arrays, empty, share_of_users, whole
+from monogram.engine.topk.best import USERS, Best, Eligible, arrays, empty, select_rows, share_of_users
 from monogram.engine.topk.scores import add_sparse_rows
 
 
@@ -61,4 +61,4 @@ def _sparse_rows(
         total[:] = 0.0
         part = slice(indptr[user], indptr[user + 1])
         add_sparse_rows(row_pointers, columns, values, indices[part], data[part], total[0])
-        whole(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
+        select_rows(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)

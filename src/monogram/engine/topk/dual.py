@@ -135,9 +135,9 @@ def _gathered(
         sums[4], sums[5], sums[6], sums[7] = s4, s5, s6, s7
         for lane in range(width):
             user = start + lane
-            mine = 0.0
+            own_score = 0.0
             if at_own[lane] < history_pointers[user + 1] and history[at_own[lane]] == j:
-                mine = own[at_own[lane]]
+                own_score = own[at_own[lane]]
                 at_own[lane] += 1
             allowed = mask[j]
             if at_out[lane] < out_pointers[user + 1] and out[at_out[lane]] == j:
@@ -150,11 +150,11 @@ def _gathered(
                     allowed = False
             if not allowed:
                 continue
-            if floors[lane] > 0 and mine == 0.0 and sums[lane] * scales[0, j] * upper[j] <= floors[lane]:
+            if floors[lane] > 0 and own_score == 0.0 and sums[lane] * scales[0, j] * upper[j] <= floors[lane]:
                 continue
             taken = False
             for h in range(len(scales)):
-                score = sums[lane] * scales[h, j] + mine + 0.0  # 0, not −0
+                score = sums[lane] * scales[h, j] + own_score + 0.0  # 0, not −0
                 if counts[h, user] < k or score > best_scores[h, user, 0]:
                     counts[h, user] = offer(best_items[h, user], best_scores[h, user], counts[h, user], j, score)
                     taken = True

@@ -68,7 +68,7 @@ def sort(items: Any, scores: Any, count: int) -> None:
 
 
 @kernel
-def close(total: Any, first: int, mask: Any, out: Any) -> None:
+def exclude(total: Any, first: int, mask: Any, out: Any) -> None:
     """Exclude items: set the score to −∞ where the mask is False or the item is in the sorted list `out`."""
     for t in range(len(total)):
         total[t] = total[t] if mask[first + t] else -np.inf
@@ -79,7 +79,7 @@ def close(total: Any, first: int, mask: Any, out: Any) -> None:
 
 
 @kernel
-def keep(total: Any, first: int, only: Any) -> None:
+def exclude_all_but(total: Any, first: int, only: Any) -> None:
     """Exclude every item that is not in the sorted list `only`."""
     p = np.searchsorted(only, first)
     for t in range(len(total)):
@@ -96,12 +96,12 @@ def select(total: Any, first: int, items: Any, scores: Any, count: int) -> int:
     worst = scores[0] if count == len(items) else -np.inf
     for base in range(0, size, 64):
         end = min(base + 64, size)
-        found = end < base + 64
-        if not found:
+        any_above = end < base + 64
+        if not any_above:
             part = total[base:end]
             for t in range(64):  # a fixed count, so that the loop is vectorised
-                found |= part[t] > worst
-        if found:
+                any_above |= part[t] > worst
+        if any_above:
             for t in range(base, end):
                 if total[t] > worst:
                     count = offer(items, scores, count, first + t, total[t])

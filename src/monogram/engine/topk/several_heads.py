@@ -35,7 +35,7 @@ def select_heads(
     scores: Any,
     counts: Any,
     user: int,
-    room: Any,
+    candidates: Any,
 ) -> None:
     """Select from the totals of one user, from item `first` on, for every head; the output arrays cover all users.
 
@@ -54,23 +54,25 @@ def select_heads(
         if whole:
             sort(own, values, counts[h, user])
             few = h == 0 and counts[0, user] == k and len(upper) > 0
-            if few and _others(total, scales, sizes, upper, items, scores, user, room):
+            if few and _rank_other_heads(total, scales, sizes, upper, items, scores, user, candidates):
                 counts[:, user] = k
                 return
 
 
 @kernel
-def _others(total: Any, scales: Any, sizes: Any, upper: Any, items: Any, scores: Any, user: int, room: Any) -> bool:
+def _rank_other_heads(
+    total: Any, scales: Any, sizes: Any, upper: Any, items: Any, scores: Any, user: int, candidates: Any
+) -> bool:
     """Rank for all heads but the first from the few items that can enter a list; False where no bound is known."""
     floor = np.inf
     for h in range(1, len(scales)):
         floor = min(floor, reached(items[0, user], scores[0, user], scales[0], scales[h]) / sizes[h])
     if not floor > 0:
         return False
-    number = _above(total, upper, floor * (1 - 1e-9), room)
+    number = _above(total, upper, floor * (1 - 1e-9), candidates)
     for h in range(1, len(scales)):
         low = reached(items[0, user], scores[0, user], scales[0], scales[h])
-        _insert(room[:number], total, scales[h], low, items[h, user], scores[h, user])
+        _insert(candidates[:number], total, scales[h], low, items[h, user], scores[h, user])
     return True
 
 
@@ -91,12 +93,12 @@ def _above(total: Any, scale: Any, low: float, out: Any) -> int:
     size, count = len(total), 0
     for base in range(0, size, 32):
         end = min(base + 32, size)
-        found = end < base + 32
-        if not found:
+        any_above = end < base + 32
+        if not any_above:
             part, factors = total[base:end], scale[base:end]
             for t in range(32):  # a fixed count, so that the loop is vectorised
-                found |= part[t] * factors[t] > low
-        if found:
+                any_above |= part[t] * factors[t] > low
+        if any_above:
             for t in range(base, end):
                 if total[t] * scale[t] > low:
                     out[count] = t
@@ -127,12 +129,12 @@ def select_scaled(total: Any, scale: Any, low: float, first: int, items: Any, sc
     worst = max(low, scores[0]) if count == len(items) else low
     for base in range(0, size, 64):
         end = min(base + 64, size)
-        found = end < base + 64
-        if not found:
+        any_above = end < base + 64
+        if not any_above:
             part, factors = total[base:end], scale[base:end]
             for t in range(64):
-                found |= part[t] * factors[t] > worst
-        if found:
+                any_above |= part[t] * factors[t] > worst
+        if any_above:
             for t in range(base, end):
                 score = total[t] * scale[t]
                 if score > worst and total[t] > -np.inf:

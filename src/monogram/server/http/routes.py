@@ -203,13 +203,13 @@ class Handlers:
         return await asyncio.get_running_loop().run_in_executor(self.registry.pool, partial(function, *arguments))
 
 
-def _id(value: Any, ids: Any, what: str, position: int) -> str:
+def _id(value: Any, ids: Any, column: str, position: int) -> str:
     """An id as text; it must be of the kind of the model's ids, and not blank."""
     id_ = ids.same_kind(value)
     text = "" if id_ is None else str(id_)
     if not text.strip() or "\0" in text:
         raise ParameterError(
-            f"the {what} of event {position} does not fit the model's {ids.kind} ids; "
+            f"the {column} of event {position} does not fit the model's {ids.kind} ids; "
             f"expected {'a text that is not blank' if ids.kind == 'string' else f'one that is {ids.kind}'}"
         )
     return text

@@ -12,8 +12,8 @@ const KEY = "monogram-key";
 export const key = {
   fits: (value) => /^[\x20-\x7e]+$/.test(value), // printable ASCII: what an HTTP header can hold
   get: () => {
-    const kept = sessionStorage.getItem(KEY) ?? "";
-    return key.fits(kept) ? kept : null;
+    const stored = sessionStorage.getItem(KEY) ?? "";
+    return key.fits(stored) ? stored : null;
   },
   set: (value) => sessionStorage.setItem(KEY, value),
   forget: () => sessionStorage.removeItem(KEY),
@@ -28,8 +28,8 @@ export const read = (text) => JSON.parse(text, (name, value, context) => {
 });
 
 async function call(path, { body, signal } = {}) {
-  const headers = { Accept: "application/json" }, given = key.get();
-  if (given !== null) headers.Authorization = `Bearer ${given}`;
+  const headers = { Accept: "application/json" }, apiKey = key.get();
+  if (apiKey !== null) headers.Authorization = `Bearer ${apiKey}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
@@ -40,22 +40,22 @@ async function call(path, { body, signal } = {}) {
     if (error.name === "AbortError") throw error;
     throw new Failure("The server does not respond. Is it still running?", 0);
   }
-  let found = null;
+  let content = null;
   try {
-    found = read(await answer.text());
+    content = read(await answer.text());
   } catch (error) {
     if (error.name === "AbortError" || error instanceof Failure) throw error;
     throw new Failure(`The server sent an unreadable response (status ${answer.status}).`, answer.status);
   }
   if (answer.status === 401) {
-    if (key.get() === given) key.forget();
-    throw new Failure(given === null ? "" : "The server rejected this key.", 401);
+    if (key.get() === apiKey) key.forget();
+    throw new Failure(apiKey === null ? "" : "The server rejected this key.", 401);
   }
-  if (!answer.ok) throw new Failure(found?.error?.message ?? `The server responded with status ${answer.status}.`, answer.status);
-  return found;
+  if (!answer.ok) throw new Failure(content?.error?.message ?? `The server responded with status ${answer.status}.`, answer.status);
+  return content;
 }
 
-export const models = () => call("/v1/models").then((found) => found.models);
+export const models = () => call("/v1/models").then((content) => content.models);
 export const card = (name) => call(`/v1/models/${encodeURIComponent(name)}`);
 export const recommend = (body, signal) => call("/v1/recommend", { body, signal });
 export const similar = (body, signal) => call("/v1/similar", { body, signal });

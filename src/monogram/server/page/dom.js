@@ -3,15 +3,15 @@
 export const $ = (id) => document.getElementById(id);
 
 export function h(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (name === "share") made.style.setProperty("--share", Math.min(1, Math.max(0, value)).toFixed(4));
-    else made.setAttribute(name, value === true ? "" : value);
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "share") element.style.setProperty("--share", Math.min(1, Math.max(0, value)).toFixed(4));
+    else element.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return made;
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
 }
 
 const TITLES = ["title", "name", "label"];
@@ -33,7 +33,7 @@ export const number = (value, digits = 3) =>
   Math.abs(value) >= 1e-3 || value === 0 ? value.toLocaleString("en", { maximumSignificantDigits: digits }) : value.toExponential(1);
 
 // Abort signals: each new one aborts the one before it, so that only the newest request is rendered.
-export function turns() {
+export function newestOnly() {
   let running = new AbortController();
   return () => {
     running.abort();
@@ -44,8 +44,8 @@ export function turns() {
 
 export function later(work, milliseconds) {
   let timer = null;
-  return (...given) => {
+  return (...values) => {
     clearTimeout(timer);
-    timer = setTimeout(() => work(...given), milliseconds);
+    timer = setTimeout(() => work(...values), milliseconds);
   };
 }

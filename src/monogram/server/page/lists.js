@@ -5,21 +5,21 @@ const REASONS = 3;
 
 const percent = (share) => `${share < 0 ? "−" : ""}${(Math.abs(share) * 100).toFixed(Math.abs(share) < 0.0995 ? 1 : 0)}%`;
 
-function reason(one, score, names) {
-  const share = score ? one.share / score : 0;
-  const what = one.item === null ? "(independent of the history)" : names.get(one.item) ?? String(one.item);
+function reason(part, score, names) {
+  const share = score ? part.share / score : 0;
+  const label = part.item === null ? "(independent of the history)" : names.get(part.item) ?? String(part.item);
   const bar = h("div", { class: share < 0 ? "bar less" : "bar", "aria-hidden": "true" }, h("i", { share: Math.abs(share) }));
-  return h("li", {}, bar, h("span", { class: "share" }, percent(share)), h("span", { class: "name" }, what));
+  return h("li", {}, bar, h("span", { class: "share" }, percent(share)), h("span", { class: "name" }, label));
 }
 
 function reasons(item, names) {
   const shares = item.because ?? [];
   if (!shares.length) return null;
-  const shown = shares.slice(0, REASONS).filter((one) => Math.abs(one.share) > 0.0005 * Math.abs(item.score));
-  const rest = item.score - shown.reduce((sum, one) => sum + one.share, 0);
-  const rows = shown.map((one) => reason(one, item.score, names));
-  if (Math.abs(rest) > 0.0005 * Math.abs(item.score)) {
-    rows.push(reason({ item: "rest", share: rest }, item.score, new Map([["rest", "all other items"]])));
+  const shown = shares.slice(0, REASONS).filter((part) => Math.abs(part.share) > 0.0005 * Math.abs(item.score));
+  const remainder = item.score - shown.reduce((sum, part) => sum + part.share, 0);
+  const rows = shown.map((part) => reason(part, item.score, names));
+  if (Math.abs(remainder) > 0.0005 * Math.abs(item.score)) {
+    rows.push(reason({ item: "rest", share: remainder }, item.score, new Map([["rest", "all other items"]])));
   }
   return h("ul", { class: "reasons", "aria-label": `Why ${titleOf(item)}` }, rows);
 }
@@ -48,7 +48,7 @@ export function outdated(section) {
   if (old.classList.contains("old")) return old;
   old.classList.add("old");
   old.querySelector("h2").append(h("span", { class: "tag" }, "outdated"));
-  old.querySelectorAll(".acts").forEach((one) => one.remove());
+  old.querySelectorAll(".acts").forEach((buttons) => buttons.remove());
   return old;
 }
 

@@ -1,6 +1,6 @@
 // The page: one state object, rendered again after each change. The URL holds the state, so that a link shows the same lists.
 import * as api from "./api.js";
-import { $, h, later, titleOf, turns } from "./dom.js";
+import { $, h, later, titleOf, newestOnly } from "./dom.js";
 import * as lists from "./lists.js";
 import { former, place, wait } from "./place.js";
 import { search } from "./search.js";
@@ -12,7 +12,7 @@ const LIVE = { // parameters that need no new fit: description, and range of the
   item_power: { words: "above 0 favours popular items, below 0 the others", range: (first) => [Math.min(-1, Math.floor(first)), Math.max(1, Math.ceil(first))] },
 };
 const cards = new Map(), titles = new Map();
-const turn = turns(), similarTurn = turns();
+const newSignal = newestOnly(), newSimilarSignal = newestOnly();
 let models = [], popular = null, seen = { user: "", items: [] };
 
 const announce = (text) => { $("announcer").textContent = text; };
@@ -21,27 +21,27 @@ const shown = () => [state.model, state.other].filter((name) => name !== null);
 // --- state in the URL -----------------------------------------------------------------------------------------------------
 
 function saveToUrl() {
-  const kept = Object.fromEntries(Object.entries(state).filter(([, value]) => value !== null && value !== ""));
-  history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(kept))}`);
+  const stored = Object.fromEntries(Object.entries(state).filter(([, value]) => value !== null && value !== ""));
+  history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(stored))}`);
 }
 
 function readFromUrl() {
-  let kept = {};
+  let stored = {};
   try {
-    kept = api.read(decodeURIComponent(location.hash.slice(1) || "{}")) ?? {};
+    stored = api.read(decodeURIComponent(location.hash.slice(1) || "{}")) ?? {};
   } catch {
     announce("The link could not be read; starting with an empty history.");
   }
   const names = models.map((model) => model.name);
   const whole = (id) => typeof id === "string" || Number.isSafeInteger(id);
-  state.model = names.includes(kept.model) ? kept.model : (models.find((model) => model.default) ?? models[0])?.name ?? null;
-  state.other = names.includes(kept.other) && kept.other !== state.model ? kept.other : null;
-  state.mode = kept.mode === "user" ? "user" : "history";
-  state.history = Array.isArray(kept.history) ? kept.history.filter(whole) : [];
-  state.user = whole(kept.user) ? String(kept.user) : "";
+  state.model = names.includes(stored.model) ? stored.model : (models.find((model) => model.default) ?? models[0])?.name ?? null;
+  state.other = names.includes(stored.other) && stored.other !== state.model ? stored.other : null;
+  state.mode = stored.mode === "user" ? "user" : "history";
+  state.history = Array.isArray(stored.history) ? stored.history.filter(whole) : [];
+  state.user = whole(stored.user) ? String(stored.user) : "";
   for (const parameter in LIVE) {
-    const held = typeof kept[parameter] === "object" && kept[parameter] ? kept[parameter] : {};
-    state[parameter] = Object.fromEntries(Object.entries(held).filter(([, value]) => Number.isFinite(value)));
+    const values = typeof stored[parameter] === "object" && stored[parameter] ? stored[parameter] : {};
+    state[parameter] = Object.fromEntries(Object.entries(values).filter(([, value]) => Number.isFinite(value)));
   }
 }
 
@@ -61,14 +61,14 @@ function drawWho() {
 
 function drawHistory(items, removable) {
   const buttons = () => [...$("history").querySelectorAll("button")];
-  const held = buttons().indexOf(document.activeElement);
+  const focused = buttons().indexOf(document.activeElement);
   $("history").replaceChildren(...items.map((item) => h("li", { class: removable ? null : "still" },
     h("span", { class: "name" }, titleOf(item)),
     removable ? h("button", { type: "button", "aria-label": `Remove ${titleOf(item)}`, onclick: () => remove(item.item) }, "✕") : null)));
   $("history").removeAttribute("tabindex");
   if (!removable) $("history").tabIndex = 0; // the list may scroll and has no control that takes the focus
   $("used").hidden = items.length === 0;
-  if (held >= 0) (buttons()[Math.min(held, items.length - 1)] ?? $("query")).focus();
+  if (focused >= 0) (buttons()[Math.min(focused, items.length - 1)] ?? $("query")).focus();
 }
 
 const liveParameters = (name) => Object.keys(LIVE).filter((parameter) => parameter in (cards.get(name)?.live ?? {}));
@@ -111,12 +111,12 @@ function changed(name) {
 }
 
 function requestFor(name) {
-  const who = state.mode === "user" ? { users: [state.user] } : { histories: [state.history] };
-  return { model: name, ...who, k: K, explain: 100, with_history: true, ...changed(name) };
+  const subject = state.mode === "user" ? { users: [state.user] } : { histories: [state.history] };
+  return { model: name, ...subject, k: K, explain: 100, with_history: true, ...changed(name) };
 }
 
 async function ask() {
-  const signal = turn();
+  const signal = newSignal();
   saveToUrl();
   if (state.mode === "history" && !state.history.length) { await showPopular(signal); return; }
   if (state.mode === "user" && !state.user) {
@@ -127,14 +127,14 @@ async function ask() {
   wait(shown().map(lists.waiting));
   const answers = await Promise.all(shown().map((name) => api.recommend(requestFor(name), signal).catch((error) => error)));
   if (signal.aborted) return;
-  const refused = answers.find((one) => one.status === 401);
+  const refused = answers.find((answer) => answer.status === 401);
   if (refused) { lock(refused); return; }
   learn(answers);
   const failed = shown().filter((name, at) => answers[at] instanceof Error);
   const messages = shown().flatMap((name, at) => (failed.includes(name) ? `${failed.length < answers.length ? `${name}: ` : ""}${answers[at].message}` : []));
   place(...(failed.length ? [lists.failed([...new Set(messages)].join(" "), ask)] : []),
-    ...shown().flatMap((name, at) => (failed.includes(name) ? kept(name) : drawList(name, answers[at], answers))));
-  const first = answers.find((one) => one.results);
+    ...shown().flatMap((name, at) => (failed.includes(name) ? outdatedList(name) : drawList(name, answers[at], answers))));
+  const first = answers.find((answer) => answer.results);
   if (first) announce(`${first.results[0]?.items.length ?? 0} recommendations`);
 }
 
@@ -149,18 +149,18 @@ async function showPopular(signal) {
   }
 }
 
-const kept = (name) => (former(name) ? [lists.outdated(former(name))] : []);
+const outdatedList = (name) => (former(name) ? [lists.outdated(former(name))] : []);
 
 function fail(error, again) {
   if (error.status === 401) lock(error);
-  else place(lists.failed(error.message, again), ...models.flatMap((model) => kept(model.name)));
+  else place(lists.failed(error.message, again), ...models.flatMap((model) => outdatedList(model.name)));
 }
 
 // Takes titles from the answers, and the whole history of a known user.
 function learn(answers) {
-  const list = answers.find((one) => one.results?.length)?.results[0];
-  for (const one of list?.seen ?? []) if (one.columns) titles.set(one.item, one.columns);
-  const same = seen.user === state.user && answers.some((one) => one instanceof Error);
+  const list = answers.find((answer) => answer.results?.length)?.results[0];
+  for (const item of list?.seen ?? []) if (item.columns) titles.set(item.item, item.columns);
+  const same = seen.user === state.user && answers.some((answer) => answer instanceof Error);
   if (state.mode === "user" && (list || !same)) seen = { user: state.user, items: list?.seen ?? [] };
   drawWho();
 }
@@ -174,8 +174,8 @@ function drawList(name, answer, answers) {
 function filled(name, answer, answers) {
   if (answer.unknown_users.length) return [lists.nothing("Unknown user", `The training log has no user with the id “${state.user}”.`)];
   const [list] = answer.results;
-  const names = new Map((list.seen ?? []).map((one) => [one.item, titleOf(one)]));
-  const other = answers.find((one) => one !== answer && one.results)?.results[0];
+  const names = new Map((list.seen ?? []).map((item) => [item.item, titleOf(item)]));
+  const other = answers.find((candidate) => candidate !== answer && candidate.results)?.results[0];
   const ranks = new Map((other?.items ?? []).map((item) => [item.item, item.rank]));
   const notes = [];
   if (answer.unknown_items.length) notes.push(h("p", { class: "notice" }, `Unknown to this model, left out: ${answer.unknown_items.join(", ")}.`));
@@ -190,16 +190,16 @@ function filled(name, answer, answers) {
 
 async function showSimilar(item, model) {
   $("similar-title").textContent = `Similar to ${titleOf(item)}`;
-  const signal = similarTurn();
+  const signal = newSimilarSignal();
   if ($("similar").open) $("similar-title").focus();
   else $("similar").showModal();
   $("similar-list").replaceChildren(lists.waiting());
   try {
-    const found = await api.similar({ model, items: [item.item], k: K, ...changed(model) }, signal);
+    const answer = await api.similar({ model, items: [item.item], k: K, ...changed(model) }, signal);
     if (signal.aborted) return;
-    const rows = found.results[0].items.map((one) => lists.row(one, { acts: [
-      ["Similar", `Items similar to ${titleOf(one)}`, () => showSimilar(one, model)],
-      ...(state.mode === "history" ? [["Add", `Add ${titleOf(one)} to the history`, () => { $("similar").close(); add(one); }]] : [])] }));
+    const rows = answer.results[0].items.map((similar) => lists.row(similar, { acts: [
+      ["Similar", `Items similar to ${titleOf(similar)}`, () => showSimilar(similar, model)],
+      ...(state.mode === "history" ? [["Add", `Add ${titleOf(similar)} to the history`, () => { $("similar").close(); add(similar); }]] : [])] }));
     $("similar-list").replaceChildren(rows.length ? h("ol", {}, rows) : lists.nothing("Nothing similar", "No user used this item together with another one."));
   } catch (error) {
     if (signal.aborted) return;
@@ -219,7 +219,7 @@ function add(item) {
 }
 
 function remove(id) {
-  state.history = state.history.filter((one) => one !== id);
+  state.history = state.history.filter((item) => item !== id);
   drawWho();
   ask();
 }
@@ -251,7 +251,7 @@ function theme(name) {
 }
 
 function lock(error) {
-  turn();
+  newSignal();
   $("models").hidden = $("who").hidden = true;
   place(lists.locked(() => unlock("")));
   unlock(error.message);
@@ -266,19 +266,19 @@ function unlock(wrong) {
 
 function useKey(event) {
   event.preventDefault();
-  const given = $("key").value.trim();
-  if (!api.key.fits(given)) { unlock("This key cannot be sent: expected unaccented letters, digits and punctuation only."); return; }
+  const apiKey = $("key").value.trim();
+  if (!api.key.fits(apiKey)) { unlock("This key cannot be sent: expected unaccented letters, digits and punctuation only."); return; }
   $("key").value = "";
-  api.key.set(given);
+  api.key.set(apiKey);
   $("locked").close();
   start();
 }
 
-const withErrors = (work) => async (...given) => {
+const withErrors = (work) => async (...values) => {
   try {
-    await work(...given);
+    await work(...values);
   } catch (error) {
-    fail(error, () => withErrors(work)(...given));
+    fail(error, () => withErrors(work)(...values));
   }
 };
 
@@ -300,7 +300,7 @@ $("user-form").addEventListener("submit", (event) => { event.preventDefault(); s
 $("clear").addEventListener("click", () => { state.history = []; drawWho(); $("query").focus(); ask(); });
 $("key-form").addEventListener("submit", useKey);
 $("locked").addEventListener("close", () => { if (api.key.get() === null) $("lists").querySelector("button")?.focus(); });
-$("similar").addEventListener("close", similarTurn);
+$("similar").addEventListener("close", newSimilarSignal);
 $("skip").addEventListener("click", (event) => { event.preventDefault(); $("lists").focus(); });
 window.addEventListener("hashchange", withErrors(async () => { if (models.length) { readFromUrl(); await choose(); } }));
 search({ model: () => state.model, taken: () => new Set(state.history), pick: add, announce, lock });

@@ -1,15 +1,15 @@
 // Search as you type: a combobox with a list of items, for mouse and keyboard.
 import * as api from "./api.js";
-import { $, h, later, named, turns } from "./dom.js";
+import { $, h, later, named, newestOnly } from "./dom.js";
 
 const MOST = 12;
 
 export function search({ model, taken, pick, announce, lock }) {
-  const field = $("query"), list = $("options"), turn = turns();
-  let found = [], active = -1;
+  const field = $("query"), list = $("options"), newSignal = newestOnly();
+  let matches = [], active = -1;
 
   const close = () => {
-    turn();
+    newSignal();
     list.hidden = true;
     active = -1;
     field.setAttribute("aria-expanded", "false");
@@ -17,8 +17,8 @@ export function search({ model, taken, pick, announce, lock }) {
   };
 
   const mark = (next) => {
-    active = found.length ? (next + found.length) % found.length : -1;
-    list.querySelectorAll("[role=option]").forEach((one, at) => one.setAttribute("aria-selected", String(at === active)));
+    active = matches.length ? (next + matches.length) % matches.length : -1;
+    list.querySelectorAll("[role=option]").forEach((option, at) => option.setAttribute("aria-selected", String(at === active)));
     if (active < 0) return;
     field.setAttribute("aria-activedescendant", `option-${active}`);
     list.children[active].scrollIntoView({ block: "nearest" });
@@ -38,26 +38,26 @@ export function search({ model, taken, pick, announce, lock }) {
   };
 
   const look = async () => {
-    const signal = turn();
+    const signal = newSignal();
     const query = field.value.trim();
     try {
       const page = await api.items(model(), query, Math.min(1000, MOST + taken().size), signal);
       if (signal.aborted || document.activeElement !== field) return;
       const free = page.items.filter((item) => !taken().has(item.item));
       const total = page.total - page.items.length + free.length;
-      found = free.slice(0, MOST);
-      const options = found.map((item, at) =>
+      matches = free.slice(0, MOST);
+      const options = matches.map((item, at) =>
         h("li", { role: "option", id: `option-${at}`, "aria-selected": "false", onmousedown: (event) => { event.preventDefault(); choose(item); } }, named(item)));
       const note = total === 0 ? (query ? `No item matches “${query}”.` : "Every item is in the history already.")
-        : total > found.length ? `${found.length} of ${total.toLocaleString("en")}: keep typing to see others` : `${total} found`;
+        : total > matches.length ? `${matches.length} of ${total.toLocaleString("en")}: keep typing to see others` : `${total} found`;
       open([...options, h("li", { role: "presentation", class: "note" }, note)]);
       announce(note);
       active = -1;
-      if (query && found.length) mark(0);
+      if (query && matches.length) mark(0);
     } catch (error) {
       if (signal.aborted) return;
       if (error.status === 401) { close(); lock(error); return; }
-      found = [];
+      matches = [];
       open([h("li", { role: "presentation", class: "wrong" }, error.message)]);
       announce(error.message);
     }
@@ -76,7 +76,7 @@ export function search({ model, taken, pick, announce, lock }) {
     }
     if (event.key === "Enter" && !list.hidden && active >= 0) {
       event.preventDefault();
-      choose(found[active]);
+      choose(matches[active]);
     }
   });
 }
