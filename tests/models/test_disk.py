@@ -227,7 +227,7 @@ def test_damaged_tiles_are_not_gone_on_from_for_ever(eights, world, tmp_path):
 
 def test_a_change_without_room_for_a_copy_says_so(eights, world, tmp_path):
     model = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
-    with pytest.raises(MemoryBudgetError, match=r"for new weights beside these.*fit again on the changed log"):
+    with pytest.raises(MemoryBudgetError, match=r"for new arrays .*fit again on the changed log"):
         model.forget_users([0], memory=2000)
     assert model.report_.solver == "disk"
     assert model.forget_users([0]).report_.solver == "primal"

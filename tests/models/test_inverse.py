@@ -75,7 +75,7 @@ def test_a_model_of_an_inverse_can_be_changed(log):
 )
 def test_another_recipe_or_penalty_is_refused(log, model):
     inverse = mg.Inverse(log, mg.GramRecipe(), PENALTIES)
-    with pytest.raises(ParameterError, match="only models with equal ones share it"):
+    with pytest.raises(ParameterError, match="only models with equal recipe and penalties share it"):
         model.fit(inverse)
 
 

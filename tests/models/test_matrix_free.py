@@ -220,7 +220,7 @@ def test_users_come_and_go_as_in_a_fit(make, penalties):
     found = make().fit(part(whole, range(120)), solver="matrix_free")
     assert found.add_users(part(whole, range(120, 150)), penalties=penalties) is found
     alike(found, make().fit(whole, solver="matrix_free"))
-    assert found.report_.note.startswith("refit: without a square array")
+    assert found.report_.note.startswith("refit: the weights of a matrix-free model are its log")
     assert ("followed" in found.report_.note) == (penalties == "frozen")
     found.forget_users(range(20))
     alike(found, make().fit(part(whole, range(20, 150)), solver="matrix_free"))

@@ -22,7 +22,7 @@ from monogram.models.abilities import Reading
 from monogram.models.change import UpdateOptions
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_solver
 from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, PopularityScaled, ZeroDiagonal
-from monogram.models.inverse import Inverse, solve, tiny
+from monogram.models.inverse import Inverse, solve, two_by_two
 from monogram.models.inverse_model import InverseModel
 from monogram.models.matrix_free import fit_matrix_free
 from monogram.models.parameters import param
@@ -216,7 +216,7 @@ class FullRank(InverseModel):
 
     def _warm(self, options: FitOptions) -> None:
         if options.solver == matrix_free.NAME:
-            probing.warm(self.formula().recipe.data(tiny(), 1.0), options.dtype)
+            probing.warm(self.formula().recipe.data(two_by_two(), 1.0), options.dtype)
         else:
             super()._warm(options)
 

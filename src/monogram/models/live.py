@@ -12,7 +12,7 @@ from monogram.errors import ParameterError, one_of
 from monogram.models.base import Recommender
 from monogram.models.full_rank import DEQL, DLAE, EDLAE, FullRank
 from monogram.models.heads import DecoupledLoss
-from monogram.models.inverse import used
+from monogram.models.inverse import item_counts
 from monogram.weights import Weights
 
 AS_DEQL: dict[type[FullRank], float] = {EDLAE: 0.0, DLAE: 1.0}  # the b of each
@@ -60,4 +60,4 @@ def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
     kind = DEQL if _as_deql(model) else type(model)
     head = kind(**(model.params() | changed)).formula().head
     data = model.formula().recipe.data(model.log_.matrix, model.report_.unit)
-    return model.weights_.with_head(head, squares(data), used(data))
+    return model.weights_.with_head(head, squares(data), item_counts(data))

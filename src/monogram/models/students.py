@@ -19,7 +19,7 @@ from monogram.models.abilities import EpochTraining
 from monogram.models.advice import spectrum_advice
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, FreeDiagonal, ZeroDiagonal
-from monogram.models.inverse import Inverse, Solved, tiny
+from monogram.models.inverse import Inverse, Solved, two_by_two
 from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
@@ -63,7 +63,7 @@ class Student(InverseModel):
     def _warm(self, options: FitOptions) -> None:
         super()._warm(options)
         for dtype in {"float64", options.dtype}:
-            Operator(tiny()).item_gram_times(np.ones((2, 1), dtype))
+            Operator(two_by_two()).item_gram_times(np.ones((2, 1), dtype))
 
     def _solve(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Solved:
         source: Inverse | None = inputs.factorisation

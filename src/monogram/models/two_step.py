@@ -21,7 +21,7 @@ from monogram.models.abilities import Reading
 from monogram.models.advice import spectrum_advice
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, ZeroDiagonal
-from monogram.models.inverse import exact_enough, judge, solve
+from monogram.models.inverse import check_accuracy, exact_enough, solve
 from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
@@ -132,7 +132,7 @@ def _judge_lists(weights: TwoStepDual, log: Interactions, threads: int, report: 
     within = exact_enough(report)
     report.error = max(weights.error(log.matrix[probe_items(lengths)], threads), report.error or 0.0)
     if within or not math.isfinite(report.error):  # else the warning was given before
-        judge(report)
+        check_accuracy(report)
     report.tick("residual")
 
 
