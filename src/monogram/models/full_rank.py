@@ -164,7 +164,7 @@ class FullRank(InverseModel):
         return "primal" if keep_gram else solver
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         diagonal = self.formula().head.needs_diagonal
         cost = inverse_costs.matrix_free(size, diagonal, dtype=options.dtype, threads=options.threads)
         return self.plan_inverse(size, options, (cost,))

@@ -44,7 +44,7 @@ class InverseModel(Recommender):
         inverse.warm(self.formula().recipe, options.dtype)
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         return self.plan_inverse(size, options)
 
     def plan_inverse(self, size: Size, options: FitOptions, others: tuple[Cost, ...] = ()) -> Plan:

@@ -63,7 +63,7 @@ class SLIM(Recommender):
         self._solve(tiny, replace(options, threads=1), silent, np.inf)
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         if options.solver == "dual":
             raise ParameterError("solver='dual' is not one SLIM has; use solver='primal' or 'auto'")
         extra = slim_extra(size, self.l1, self.epochs, dtype=options.dtype)

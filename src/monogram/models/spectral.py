@@ -97,7 +97,7 @@ class Spectral(Recommender):
                 data.item_gram_times(np.ones((2, 2), dtype))
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         return spectrum.plan(size, self._wanted() or FIRST_RANK, options, self.target != "plain")
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
@@ -358,7 +358,7 @@ class RG2(Spectral):
         return Factors(vectors, vectors, scale, base, float(len(vectors)))
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         if self.solver == "closed_form":
             return super().plan_size(size, options)
         cost = alternating(self.solver, size, self.rank, self.epochs, dtype=options.dtype, threads=options.threads)
