@@ -155,7 +155,7 @@ def test_a_keep_that_makes_no_sense_is_refused(world, keep):
 def test_what_cannot_be_pruned_is_refused(world):
     with pytest.raises(NotFittedError):
         mg.EASE().prune(keep=3)
-    with pytest.raises(ParameterError, match="Popularity gives every history the same scores"):
+    with pytest.raises(ParameterError, match="Popularity has no weights to prune"):
         mg.Popularity().fit(world).prune(keep=3)
     for model in (Thin(length=3.0), Thin(shift=1.0), mg.WRMF(rank=3, epochs=2)):
         with pytest.raises(ParameterError, match="not the history times one matrix"):
@@ -165,7 +165,7 @@ def test_what_cannot_be_pruned_is_refused(world):
 def test_what_does_not_fit_is_refused(world, monkeypatch):
     model = mg.EASE(l2=2).fit(world)
     monkeypatch.setattr(memory, "available", lambda: 1000)
-    with pytest.raises(MemoryBudgetError, match="keep fewer"):
+    with pytest.raises(MemoryBudgetError, match="lower keep"):
         model.prune(keep=3)
 
 

@@ -113,9 +113,9 @@ def test_classes_by_ability(ability, expected):
     assert registry.names_of(ability) == (f"{expected}, Mine" if expected else "")
 
 
-def test_a_model_nobody_registered_is_not_loaded(tmp_path):
+def test_a_file_of_an_unregistered_model_is_not_loaded(tmp_path):
     Mine(l2=50).fit(mg.sample()).save(tmp_path / "mine.mono")
-    with pytest.raises(ModelFileError, match="which this library does not"):
+    with pytest.raises(ModelFileError, match="which is not registered"):
         mg.load(tmp_path / "mine.mono")
 
 

@@ -1,4 +1,7 @@
-"""Full-rank models without a square array: the weights are the sparse data and, where scores need it, c = diag C."""
+"""Matrix-free fit of full-rank models: the weights are the sparse data and, where the head needs it, c = diag C.
+
+No inverse is computed. Each history is scored by conjugate gradients.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from monogram.weights import MatrixFree
 def fit_matrix_free(
     formula: Formula, inputs: FitInputs, options: FitOptions, report: ReportBuilder, planned: int
 ) -> MatrixFree:
-    """The sparse data and c, estimated; the certificate is that of a few columns."""
+    """Weights of the sparse data and an estimate of c; residual and error are measured on a few columns."""
     recipe, penalties, head = formula
     report.tick("plan")
     report.solver, report.planned_bytes = matrix_free.NAME, planned

@@ -16,7 +16,7 @@ from monogram.planning.size import Size
 
 LOWER_RANK = "use a lower rank"
 SPARSE_RATE = 1.5e9  # flops a second and thread of a product of sparse data with a block of columns
-PRODUCTS_A_PAIR = 7  # columns that Lanczos multiplies the data with, for each eigenpair
+PRODUCTS_PER_PAIR = 7  # columns that Lanczos multiplies the data with, for each eigenpair
 
 
 def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1, copied: int = 0) -> tuple[Cost, Cost]:
@@ -42,7 +42,7 @@ def _spectral(name: str, size: Size, rank: int, dtype: np.dtype[Any], threads: i
         needed = 8 * (side * side + 2 * side * rank + vectors) + sparse
         return Cost(name, needed, flops, 8 * flops / rate, LOWER_RANK)
     block, basis = spectrum.widths(side, rank)
-    products = PRODUCTS_A_PAIR * rank
+    products = PRODUCTS_PER_PAIR * rank
     multiplying = 4.0 * products * size.events
     orthogonalising = 8.0 * side * products * basis + 6.0 * float(basis) ** 3
     return Cost(
