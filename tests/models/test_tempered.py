@@ -198,9 +198,9 @@ def test_another_head_costs_no_factorisation(solver):
 def test_other_weights_of_users_need_the_log():
     log = world()
     model = mg.Tempered(l2=2, dropout=0, user_power=0.6).fit(log, keep_gram=True)
-    with pytest.raises(ParameterError, match=r"user_power = 0\.2, where the model .* has 0\.6.*fit it on the log"):
+    with pytest.raises(ParameterError, match=r"user_power = 0\.2, but the model .* has 0\.6.*fit on the log"):
         model.changed(user_power=0.2)
-    with pytest.raises(ParameterError, match="user_power = 0, where"):
+    with pytest.raises(ParameterError, match="user_power = 0, but"):
         mg.EASE(l2=2).fit(model)
     plain = mg.Tempered(l2=2, dropout=0, user_power=0).fit(log, dtype="float64")
     np.testing.assert_array_equal(mg.EASE(l2=2).fit(plain, dtype="float64").item_weights(), weights(mg.EASE(l2=2), log))
