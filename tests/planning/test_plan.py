@@ -306,8 +306,10 @@ def test_low_pass_directions_that_do_not_fit_are_what_the_refusal_names():
 
 def test_a_fit_plans_once(monkeypatch, world):
     sizes = []
-    plain = mg.EASE._plan
-    monkeypatch.setattr(mg.EASE, "_plan", lambda self, size, work: sizes.append(size) or plain(self, size, work))
+    plan_size = mg.EASE.plan_size
+    monkeypatch.setattr(
+        mg.EASE, "plan_size", lambda self, size, options: sizes.append(size) or plan_size(self, size, options)
+    )
 
     class Progress:
         plans = ()

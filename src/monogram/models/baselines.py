@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -46,6 +46,7 @@ class ItemKNN(Recommender):
     """
 
     name: ClassVar[str] = "item_knn"
+    lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ({"k": 100}, {"k": 20})
     k: int = param(100, "neighbours of each item", low=1, high=1e9, search=Search((20, 60, 180), "whole"))
     shrink: float = param(
         10.0,

@@ -6,7 +6,7 @@ Seen and unseen cells have different weights, so that a singular value decomposi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,6 +54,7 @@ class WRMF(Recommender):
 
     name: ClassVar[str] = "wrmf"
     epoch_training: ClassVar[EpochTraining | None] = EpochTraining()
+    lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ({"rank": 64}, {"rank": 16})
     rank: int = param(64, "numbers in the factors of a user or an item", low=1, high=100_000, search=RANK)
     l2: float = param(
         0.003, "penalty on the squared factors", low=1e-9, high=1e30, search=Search((1e-4, 1e-3, 1e-2, 1e-1))
