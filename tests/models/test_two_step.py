@@ -147,7 +147,7 @@ def test_too_little_memory_is_told_before_the_directions(monkeypatch):
 
 def test_all_directions_are_told_to_be_of_no_use():
     log = world()
-    with pytest.warns(MonogramWarning, match="low_pass changes no list: the log has 24 directions"):
+    with pytest.warns(MonogramWarning, match="low_pass changes no list: rank includes all 24 directions"):
         model = mg.TwoStep(l2=2, low_pass=3, rank=24).fit(log)
     lists = [[row["item"] for row in one.recommend(k=5)] for one in (model, mg.TwoStep(l2=2).fit(log))]
     assert lists[0] == lists[1]
