@@ -1,4 +1,4 @@
-"""Errors of the engine reach a user with the parameter that helps."""
+"""Errors of the engine name the parameter to change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_product_that_is_not_finite_names_dtype(log, monkeypatch):
         mg.Spectrum(log, rank=8)
 
 
-def test_a_folder_without_room_names_scratch(log, tmp_path, monkeypatch):
+def test_a_full_folder_names_scratch(log, tmp_path, monkeypatch):
     def full(self, sizes):
         raise tile_store.FolderError("the folder is full")
 

@@ -1,4 +1,4 @@
-"""The plan: which solver, how many bytes, what is refused, and whether the measured peak agrees."""
+"""Plans: the chosen solver, its bytes, the refusals, and the agreement with the measured peak."""
 
 from __future__ import annotations
 
