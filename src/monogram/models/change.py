@@ -88,19 +88,19 @@ class CostlierThanRefit(Exception):
     """An update that would take more operations or memory than a refit; the message says why."""
 
 
-def prepare(model: FullRank, after: changes.Changed, how: UpdateOptions) -> tuple[PreparedUpdate, Report]:
+def prepare(model: FullRank, after: changes.Changed, options: UpdateOptions) -> tuple[PreparedUpdate, Report]:
     """A prepared update and its report; NumericalError where its residual or error is above the bound."""
-    resources = _Resources(memory_.parse(how.memory), parallel.count(how.threads), ReportBuilder())
+    resources = _Resources(memory_.parse(options.memory), parallel.count(options.threads), ReportBuilder())
     solve = {"primal": _primal, "dual": _dual}[str(model.weights_.solver)]
     data, drift = _data(model, after.log.matrix), DRIFT[model.report_.dtype]
-    update = solve(model, after, data, _penalties(model, after.log, squares(data), how), resources)
+    update = solve(model, after, data, _penalties(model, after.log, squares(data), options), resources)
     resources.report.tick("change")
     also = _most_changed_items(model, after)
     accuracy = certificate(data, update.penalties, update.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
     resources.report.tick("residual")
     at_fit = _accuracy_at_fit(model, accuracy[1], drift)
-    _check_drift(model.report_, at_fit, *accuracy, how)
-    note = "" if how.penalties == "followed" else FROZEN
+    _check_drift(model.report_, at_fit, *accuracy, options)
+    note = "" if options.penalties == "followed" else FROZEN
 
     def carry_out() -> Weights:
         weights = update.weights()
@@ -155,11 +155,11 @@ def _widened(matrix: Csr, items: int) -> Csr:
     return sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], items))
 
 
-def _penalties(model: FullRank, log: Interactions, d: Float64, how: UpdateOptions) -> tuple[Float64, Float64]:
+def _penalties(model: FullRank, log: Interactions, d: Float64, options: UpdateOptions) -> tuple[Float64, Float64]:
     """The penalties of all items of the new catalogue, before and after the change."""
     new, rule = log.n_items - model.log_.n_items, model.formula().penalties
     before = np.concatenate([model.weights_.required_state().penalties, rule.of(np.zeros(new))])
-    if how.penalties == "followed":
+    if options.penalties == "followed":
         refitted = rule.of(d)
         return before, np.where(same_penalties(refitted, before), before, refitted)
     former_counts = np.concatenate([item_counts(model.log_.matrix), np.zeros(new)])
@@ -278,7 +278,7 @@ def _require_memory(needed: int, budget: int, model: FullRank, new_arrays: int =
 
 
 def _check_drift(
-    before: Report, at_fit: tuple[float, float], residual: float, error: float, how: UpdateOptions
+    before: Report, at_fit: tuple[float, float], residual: float, error: float, options: UpdateOptions
 ) -> None:
     """Raise NumericalError, or warn, where the residual or the error after an update is above its bound."""
     bounds = [max(DRIFT[before.dtype], WORSE * value) for value in at_fit]
@@ -288,7 +288,7 @@ def _check_drift(
         f"after {before.changes + 1:,} changes the residual would be {residual:.1e} (bound: {bounds[0]:.0e}) and the "
         f"error of the weights about {error:.0e} (bound: {bounds[1]:.0e})"
     )
-    if how.on_drift == "warn" and np.isfinite(residual):
+    if options.on_drift == "warn" and np.isfinite(residual):
         warnings.warn(f"{text}; fit again to be exact", MonogramWarning, stacklevel=5)
         return
     raise NumericalError(text)

@@ -61,13 +61,13 @@ class WRMF(Recommender):
     )
     alpha: float = param(
         100.0,
-        "what a weight of 1 adds to the weight of a seen cell; an unseen one weighs 1",
+        "added to the weight of a seen cell for a weight of 1 in the log; an unseen cell has the weight 1",
         low=0,
         high=1e9,
         search=Search((1.0, 10.0, 100.0)),
     )
     nu: float = param(1.0, "power of a row's weight in its penalty; 0: the same penalty for all", low=0, high=2)
-    epochs: int = param(16, "times that all users, then all items are solved", low=1, high=1_000_000)
+    epochs: int = param(16, "number of epochs; each solves all users, then all items", low=1, high=1_000_000)
     seed: int = param(0, "of the random start", low=0)
     solver: str = param(
         "cholesky", "how a row is solved: exactly, or by 3 steps of conjugate gradients", choices=("cholesky", "cg")

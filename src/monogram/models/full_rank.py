@@ -88,8 +88,8 @@ class FullRank(InverseModel):
         """
         from monogram.models import updates
 
-        how = UpdateOptions(penalties, on_drift, memory, threads)
-        return updates.add_users(self, log, new_items, how)
+        options = UpdateOptions(penalties, on_drift, memory, threads)
+        return updates.add_users(self, log, new_items, options)
 
     def forget_users(
         self,

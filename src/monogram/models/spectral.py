@@ -342,10 +342,10 @@ class RG2(Spectral):
         high=1e30,
         search=Search(unit="threshold", at=lambda mu, _: mu * np.sqrt(2), target="rg2"),
     )
-    solver: str = param("closed_form", "how it is fitted", choices=("closed_form", "als", "newton_cg"))
-    penalty: str = param("weighted", "of the factors: by the users' weights, or plain", choices=rg2.PENALTIES)
-    epochs: int = param(100, "of an iterative solver, at most", low=1, high=1e6)
-    tolerance: float = param(1e-6, "an iterative solver stops when an epoch gains less, relatively", low=0, high=1)
+    solver: str = param("closed_form", "method of the fit", choices=("closed_form", "als", "newton_cg"))
+    penalty: str = param("weighted", "penalty of the factors: by the user weights, or plain", choices=rg2.PENALTIES)
+    epochs: int = param(100, "largest number of epochs of an iterative solver", low=1, high=1e6)
+    tolerance: float = param(1e-6, "relative gain of an epoch below which an iterative solver stops", low=0, high=1)
     seed: int = param(0, "of the random start of an iterative solver", low=0, high=2**63)
 
     def __post_init__(self) -> None:

@@ -133,7 +133,7 @@ class LowRankEDLAE(Student):
     epoch_training: ClassVar[EpochTraining | None] = EpochTraining(solvers=tuple(LOOPS))
     solver: str = param(
         "closed_form",
-        "how the factors are found",
+        "method that computes the factors",
         choices=("closed_form", "svd", "alternating", "admm", "zero_diagonal"),
     )
     epochs: int = param(20, "largest number of epochs of alternating, admm and zero_diagonal", low=1, high=1e6)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="FullRank")
 
 
-def add_users(model: Model, log: Any, new_items: bool, how: UpdateOptions) -> Model:
+def add_users(model: Model, log: Any, new_items: bool, options: UpdateOptions) -> Model:
     """See `FullRank.add_users`."""
     check(model)
     more = as_interactions(log)
-    return _update(model, changes.with_users(_catalogue(model.log_, more, new_items), more), how)
+    return _update(model, changes.with_users(_catalogue(model.log_, more, new_items), more), options)
 
 
 def _catalogue(log: Interactions, more: Interactions, new_items: bool) -> Interactions:
@@ -52,18 +52,18 @@ def _catalogue(log: Interactions, more: Interactions, new_items: bool) -> Intera
     return changes.with_items(log, unknown) if unknown else log
 
 
-def forget_users(model: Model, ids: Any, how: UpdateOptions) -> Model:
+def forget_users(model: Model, ids: Any, options: UpdateOptions) -> Model:
     """See `FullRank.forget_users`."""
     check(model)
     rows = _user_rows(model, ids)
-    return _update(model, changes.without_users(model.log_, rows), how) if len(rows) else model
+    return _update(model, changes.without_users(model.log_, rows), options) if len(rows) else model
 
 
-def exchange_users(model: Model, ids: Any, log: Any, how: UpdateOptions) -> Model:
+def exchange_users(model: Model, ids: Any, log: Any, options: UpdateOptions) -> Model:
     """Forget users and add another log in one update; new items are added, and a forgotten user may be in the log."""
     check(model)
     more = as_interactions(log)
-    return _update(model, changes.exchanged(_catalogue(model.log_, more, True), _user_rows(model, ids), more), how)
+    return _update(model, changes.exchanged(_catalogue(model.log_, more, True), _user_rows(model, ids), more), options)
 
 
 def _user_rows(model: FullRank, ids: Any) -> Indices:
@@ -78,7 +78,7 @@ def _user_rows(model: FullRank, ids: Any) -> Indices:
     return np.unique(rows)
 
 
-def add_items(model: Model, ids: Any, how: UpdateOptions) -> Model:
+def add_items(model: Model, ids: Any, options: UpdateOptions) -> Model:
     """See `FullRank.add_items`."""
     check(model)
     items = ranking.id_list(ids, "the list of items")
@@ -90,7 +90,7 @@ def add_items(model: Model, ids: Any, how: UpdateOptions) -> Model:
     if not items:
         return model
     after = changes.with_items(model.log_, items)
-    return _update(model, changes.Changed(after, np.zeros(0, np.int64), 0), how)
+    return _update(model, changes.Changed(after, np.zeros(0, np.int64), 0), options)
 
 
 def _first_ids(ids: list[Any]) -> str:
@@ -115,17 +115,17 @@ def check(model: Recommender) -> None:
         raise ParameterError(f"this {name} was saved without the diagonal of C, which a change needs: fit it again")
 
 
-def _update(model: Model, after: changes.Changed, how: UpdateOptions) -> Model:
+def _update(model: Model, after: changes.Changed, options: UpdateOptions) -> Model:
     """Update a model in place to a changed log, or refit it; after an error the model is as before."""
     if model.weights_.solver == matrix_free.NAME:
-        return _refit(model, after.log, "the weights of a matrix-free model are its log, which changed", how)
-    with parallel.blas_threads(how.threads), memory_.Peak() as peak:
+        return _refit(model, after.log, "the weights of a matrix-free model are its log, which changed", options)
+    with parallel.blas_threads(options.threads), memory_.Peak() as peak:
         try:
-            update, report = change.prepare(model, after, how)
+            update, report = change.prepare(model, after, options)
         except (change.CostlierThanRefit, NumericalError) as reason:
-            if how.on_drift != "refit" and isinstance(reason, NumericalError):
+            if options.on_drift != "refit" and isinstance(reason, NumericalError):
                 raise
-            return _refit(model, after.log, str(reason), how)
+            return _refit(model, after.log, str(reason), options)
         try:
             model.adopt(after.log, update.weights(), report)
         except BaseException:
@@ -136,7 +136,7 @@ def _update(model: Model, after: changes.Changed, how: UpdateOptions) -> Model:
     return model
 
 
-def _refit(model: Model, log: Interactions, reason: str, how: UpdateOptions) -> Model:
+def _refit(model: Model, log: Interactions, reason: str, options: UpdateOptions) -> Model:
     """Refit in place of an update; the model keeps its state until the fit has succeeded."""
     fresh = type(model)(**model.params())
     state, solver = model.weights_.update_state, model.weights_.solver
@@ -145,13 +145,13 @@ def _refit(model: Model, log: Interactions, reason: str, how: UpdateOptions) -> 
         FitInputs(log, unit=model.report_.unit),
         FitOptions.parse(
             dtype=model.report_.dtype,
-            memory=how.memory,
-            threads=how.threads,
+            memory=options.memory,
+            threads=options.threads,
             solver=solver or "auto",
             keep_gram=keep_gram,
         ),
     )
-    followed = "" if how.penalties == "followed" else "; the penalties were followed"
+    followed = "" if options.penalties == "followed" else "; the penalties were followed"
     report = replace(fresh.report_, note=f"refit: {reason}{followed}")
     model.adopt(fresh.log_, fresh.weights_, report)
     return model
