@@ -23,7 +23,7 @@ from monogram.engine.gram import user_weights
 from monogram.evaluation import metrics, statistics
 from monogram.evaluation.protocol import measure
 from monogram.models.context import FitOptions
-from monogram.models.inverse import used
+from monogram.models.inverse import item_counts
 from monogram.models.two_step import directions
 from monogram.reports import writers
 from monogram.reports.blocks import Block, Grid, Heading, Text
@@ -77,7 +77,7 @@ class Part:
     def by_user(self, choices: list[Choice]) -> list[Any]:
         """The metrics of each user by choices of one factorisation."""
         log, held = self.split.train, self._first(choices[0])
-        counts = used(log.matrix)
+        counts = item_counts(log.matrix)
         mixtures = [
             Mixture(one.second, one.low_pass, one.rank, user_weights.popularity(counts, one.item_power)[None])
             for one in choices

@@ -19,7 +19,7 @@ from monogram.data.splits import Split
 from monogram.engine.gram import user_weights
 from monogram.evaluation import metrics, statistics
 from monogram.evaluation.protocol import measure_heads
-from monogram.models.inverse import used
+from monogram.models.inverse import item_counts
 from monogram.reproduce.cache import Cache
 from monogram.weights import TwoStepDual
 
@@ -212,7 +212,7 @@ class Study:
         start = time.perf_counter()
         weights, report = self._fitted(part, point)
         seconds = time.perf_counter() - start
-        counts = used(split.train.matrix)
+        counts = item_counts(split.train.matrix)
         asked = tuple(metrics.parse(one) for one in METRICS)
         thetas = np.array([user_weights.popularity(counts, power) for power in powers])
         found = measure_heads(weights, thetas, split.train, split, asked, 2)

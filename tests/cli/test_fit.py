@@ -89,7 +89,10 @@ def test_with_its_gram(program, log, tmp_path):
     ("flags", "expected"),
     [
         (("--model", "lrr", "--keep-gram"), "LRR keeps no Gram; leave keep_gram out, or use one of EASE"),
-        (("--model", "ease", "--keep-gram", "--solver", "dual"), "which solver='dual' avoids"),
+        (
+            ("--model", "ease", "--keep-gram", "--solver", "dual"),
+            "keep_gram=True with solver='dual', which computes no Gram",
+        ),
         (("--model", "lrr", "--l2", "1,x"), "expected a number, or numbers separated by commas"),
         (("--model", "ease", "--l2", "1,2"), "l2 = (1.0, 2.0); expected a number"),
         (("--model", "rg2", "--solver", "guess"), "expected one of auto, primal, dual, closed_form, als, newton_cg"),

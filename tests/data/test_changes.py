@@ -23,11 +23,11 @@ def histories(log):
 def test_two_logs_are_one(first, second, merge):
     log, more = mg.read(first, merge=merge), mg.read(second)
     new = [item for item in more.items if item not in log.items]
-    found = changes.with_users(changes.with_items(log, new), more)
-    assert histories(found.log) == histories(mg.read(first + second, merge=merge))
-    assert found.log.merge == merge
-    assert list(found.log.users)[-found.come :] == list(more.users)
-    assert [log.users[row] for row in found.gone] == [user for user in log.users if user in more.users]
+    changed = changes.with_users(changes.with_items(log, new), more)
+    assert histories(changed.log) == histories(mg.read(first + second, merge=merge))
+    assert changed.log.merge == merge
+    assert list(changed.log.users)[-changed.n_added :] == list(more.users)
+    assert [log.users[row] for row in changed.removed_rows] == [user for user in log.users if user in more.users]
 
 
 @given(rows=events, seed=st.integers(0, 100))
@@ -39,9 +39,9 @@ def test_who_is_left_out_was_never_there(rows, seed):
             changes.without_users(log, gone)
         return
     names = {log.users[int(row)] for row in gone}
-    found = changes.without_users(log, gone).log
-    assert histories(found) == {user: own for user, own in histories(log).items() if user not in names}
-    assert found.items == log.items
+    changed = changes.without_users(log, gone).log
+    assert histories(changed) == {user: own for user, own in histories(log).items() if user not in names}
+    assert changed.items == log.items
 
 
 @given(first=events, second=events, seed=st.integers(0, 100), share=st.sampled_from([0.0, 0.5, 1.0]))
@@ -50,13 +50,13 @@ def test_some_go_and_others_come_in_one_change(first, second, seed, share):
     log = changes.with_items(log, [item for item in more.items if item not in log.items])
     gone = np.flatnonzero(np.random.default_rng(seed).random(log.n_users) < share)
     names = {log.users[int(row)] for row in gone}
-    found = changes.exchanged(log, gone, more)
+    changed = changes.exchanged(log, gone, more)
     left = [row for row in first if row[0] not in names]
-    assert histories(found.log) == histories(mg.read(left + second, merge="sum"))
-    assert list(found.log.users)[-found.come :] == list(more.users)
-    assert {log.users[int(row)] for row in found.gone} == names | (set(log.users) & set(more.users))
+    assert histories(changed.log) == histories(mg.read(left + second, merge="sum"))
+    assert list(changed.log.users)[-changed.n_added :] == list(more.users)
+    assert {log.users[int(row)] for row in changed.removed_rows} == names | (set(log.users) & set(more.users))
     stay = [user for user in log.users if user not in names and user not in more.users]
-    assert list(found.log.users)[: -found.come] == stay
+    assert list(changed.log.users)[: -changed.n_added] == stay
 
 
 def test_times_follow_and_the_first_stays():
@@ -64,10 +64,10 @@ def test_times_follow_and_the_first_stays():
     pa = pytest.importorskip("pyarrow")
     log = mg.read(pa.table(times), "user", "item", time="t")
     more = mg.read(pa.table({"user": ["a", "c"], "item": ["x", "y"], "t": [1, 9]}), "user", "item", time="t")
-    found = changes.with_users(log, more).log
-    assert list(found.users) == ["b", "a", "c"]
-    assert found.times.tolist() == [7, 1, 6, 9]
-    assert changes.without_users(found, np.array([1])).log.times.tolist() == [7, 9]
+    changed = changes.with_users(log, more).log
+    assert list(changed.users) == ["b", "a", "c"]
+    assert changed.times.tolist() == [7, 1, 6, 9]
+    assert changes.without_users(changed, np.array([1])).log.times.tolist() == [7, 9]
     assert changes.with_users(log, mg.read([("a", "y")])).log.times is None
     assert changes.exchanged(log, np.array([0]), more).log.times.tolist() == [7, 1, 9]
 

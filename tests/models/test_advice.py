@@ -1,4 +1,4 @@
-"""Errors of the engine reach a user with the parameter that helps."""
+"""Errors of the engine name the parameter to change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_matrix_without_a_factor_names_l2_and_dtype():
 def test_pairs_that_do_not_converge_name_the_rank(log, monkeypatch, dtype, advice):
     monkeypatch.setattr(spectrum, "SMALL", 10)
     monkeypatch.setattr(spectrum, "RESTARTS", 1)
-    with pytest.raises(NumericalError, match=rf"have not converged.*; ask for a lower rank, or {advice}$"):
+    with pytest.raises(NumericalError, match=rf"have not converged.*; use a lower rank, or {advice}$"):
         mg.Spectrum(log, rank=12, dtype=dtype, tolerance=1e-15)
 
 

@@ -1,4 +1,4 @@
-"""Neighbourhoods against the formula in the dense data."""
+"""ItemKNN against its formula on dense data."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_the_blocks_and_the_threads_change_nothing(world, monkeypatch):
 
 def test_ties_go_to_the_lower_index():
     matrix = sp.csr_array(np.ones((3, 5), np.float32))
-    found = mg.ItemKNN(k=2, shrink=0).fit(matrix).item_weights()
-    assert [np.flatnonzero(found[:, j]).tolist() for j in range(5)] == [[1, 2], [0, 2], [0, 1], [0, 1], [0, 1]]
+    actual = mg.ItemKNN(k=2, shrink=0).fit(matrix).item_weights()
+    assert [np.flatnonzero(actual[:, j]).tolist() for j in range(5)] == [[1, 2], [0, 2], [0, 1], [0, 1], [0, 1]]
 
 
 def test_the_plan_knows_the_neighbours_and_refuses(world):

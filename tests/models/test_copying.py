@@ -1,4 +1,4 @@
-"""A copy is a model of its own; parameters are those of the weights."""
+"""Copies are independent models, and parameters of a fitted model are frozen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def log():
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("changed", [0, 1], ids=["the original changes", "the copy changes"])
 @pytest.mark.parametrize(("model", "how"), FITS, ids=str)
-def test_a_change_of_one_leaves_the_other(log, model, how, changed, copied):
+def test_an_update_of_a_copy_does_not_change_the_original(log, model, how, changed, copied):
     model = type(model)(**model.params()).fit(log, **how)
     pair = [model, copied(model)]
     before, rows = pair[1 - changed].item_weights(), pair[1 - changed].recommend(k=3).rows()
@@ -50,7 +50,7 @@ def test_a_kept_gram_is_not_shared_by_a_change(log, changed):
         np.testing.assert_allclose(one.changed(l2=9).item_weights(), expected, atol=1e-5)
 
 
-def test_a_copy_of_a_model_that_was_not_fitted():
+def test_a_copy_of_an_unfitted_model():
     other = copy.copy(mg.EASE(l2=3))
     other.l2 = 5
     assert other.params() == {"l2": 5}

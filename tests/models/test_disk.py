@@ -1,4 +1,4 @@
-"""Full-rank models fitted on disk: the model in memory, in less of it; what is left behind, and what is not."""
+"""Full-rank models fitted on disk equal those fitted in memory; their files, interruptions and memory."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def eights(monkeypatch):
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_it_is_the_model_in_memory(eights, world, tmp_path, model, dtype):
+def test_a_fit_on_disk_equals_the_fit_in_memory(eights, world, tmp_path, model, dtype):
     primal = type(model)(**model.params()).fit(world, solver="primal", dtype=dtype)
-    found = type(model)(**model.params()).fit(world, solver="disk", scratch=tmp_path, dtype=dtype)
-    assert found.report_.solver == "disk"
-    assert found.report_.residual < (1e-5 if dtype == "float32" else 1e-12)
-    assert found.report_.error < 1e-3
+    actual = type(model)(**model.params()).fit(world, solver="disk", scratch=tmp_path, dtype=dtype)
+    assert actual.report_.solver == "disk"
+    assert actual.report_.residual < (1e-5 if dtype == "float32" else 1e-12)
+    assert actual.report_.error < 1e-3
     close = {"atol": 1e-5 if dtype == "float32" else 1e-12}
-    np.testing.assert_allclose(found.item_weights(), primal.item_weights(), **close)
-    one, other = ([row["score"] for row in fitted.recommend(k=5)] for fitted in (found, primal))
+    np.testing.assert_allclose(actual.item_weights(), primal.item_weights(), **close)
+    one, other = ([row["score"] for row in fitted.recommend(k=5)] for fitted in (actual, primal))
     np.testing.assert_allclose(one, other, atol=1e-4)
-    assert {"gram", "factor", "invert", "weights"} <= set(found.report_.seconds)
+    assert {"gram", "factor", "invert", "weights"} <= set(actual.report_.seconds)
 
 
-def test_saved_loaded_and_gone(eights, world, tmp_path):
+def test_the_files_of_a_fit_are_deleted_with_the_model(eights, world, tmp_path):
     model = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
     weights = model.item_weights()
     (folder,) = tmp_path.iterdir()
@@ -53,7 +53,7 @@ def test_saved_loaded_and_gone(eights, world, tmp_path):
     assert not folder.exists(), "what was learned before is forgotten"
 
 
-def test_a_model_that_could_not_be_saved_is_found_again(eights, world, tmp_path, monkeypatch):
+def test_a_fit_is_reused_after_a_failed_save(eights, world, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -76,7 +76,7 @@ def test_a_model_that_could_not_be_saved_is_found_again(eights, world, tmp_path,
     assert [one.name for one in tmp_path.iterdir()] == ["a.mono"]
 
 
-def test_stopped_in_the_middle_it_goes_on(eights, world, tmp_path):
+def test_an_interrupted_fit_resumes(eights, world, tmp_path):
     def stop(stage, amount):
         if stage == "invert":
             raise KeyboardInterrupt
@@ -120,7 +120,7 @@ def test_no_files_unless_a_folder_was_named():
         mg.EASE().plan(LARGE, memory="6 GB", solver="primal").require()
 
 
-def test_a_disk_without_room_is_refused(tmp_path, monkeypatch):
+def test_a_disk_with_too_little_space_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("monogram.models.inverse.free", lambda _: 10**9)
     instead = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path)
     assert instead.chosen.solver == "matrix_free"
@@ -132,7 +132,7 @@ def test_a_disk_without_room_is_refused(tmp_path, monkeypatch):
         planned.require()
 
 
-def test_what_a_stopped_fit_holds_is_room_for_it(tmp_path):
+def test_files_of_an_interrupted_fit_count_as_free_space(tmp_path):
     bare = disk_.free(tmp_path)
     (tmp_path / "monogram-0").mkdir()
     with (tmp_path / "monogram-0" / tile_store.TILES).open("wb") as file:
@@ -142,13 +142,13 @@ def test_what_a_stopped_fit_holds_is_room_for_it(tmp_path):
         disk_.free(tmp_path / "none")
 
 
-def test_only_full_rank_models_have_it(world, tmp_path):
+def test_only_full_rank_models_have_the_disk_solver(world, tmp_path):
     for model in (mg.LowRankDLAE(rank=2), mg.Popularity(), mg.LRR(rank=2), mg.SLIM()):
         with pytest.raises(ParameterError, match="expected 'auto', 'primal' or 'dual'"):
             model.fit(world, solver="disk", scratch=tmp_path)
 
 
-def test_from_the_shell(tmp_path):
+def test_a_fit_on_disk_by_the_command_line(tmp_path):
     rows = "".join(f"u{n % 13},i{n * 7 % 30}\n" for n in range(150))
     (tmp_path / "log.csv").write_text("user,item\n" + rows, encoding="utf-8")
     command = [sys.executable, "-m", "monogram", "fit", tmp_path / "log.csv", "-o", tmp_path / "a.mono", "--json"]
@@ -187,7 +187,7 @@ print(json.dumps([model.report_.peak_bytes, model.report_.planned_bytes, saved, 
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read as Linux tells it")
-def test_neither_fit_nor_save_nor_ranking_holds_the_square(tmp_path):
+def test_fit_save_and_ranking_do_not_load_the_square_array(tmp_path):
     """It has 64 MB; mapped pages of a file can be dropped, what counts is the rest."""
     done = subprocess.run([sys.executable, "-c", MEASURE, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -198,18 +198,18 @@ def test_neither_fit_nor_save_nor_ranking_holds_the_square(tmp_path):
     assert ranked < 30e6
 
 
-def test_it_changes_as_the_model_in_memory_does(eights, world, tmp_path):
+def test_updates_equal_those_of_the_model_in_memory(eights, world, tmp_path):
     """The weights are mapped from a file and stay there: the changed ones are in memory."""
     gone = [0, 1]
-    found = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path).forget_users(gone)
+    actual = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path).forget_users(gone)
     primal = mg.EASE(l2=3).fit(world, solver="primal").forget_users(gone)
-    np.testing.assert_allclose(found.item_weights(), primal.item_weights(), atol=1e-5)
-    assert found.report_.changes == 1
+    np.testing.assert_allclose(actual.item_weights(), primal.item_weights(), atol=1e-5)
+    assert actual.report_.changes == 1
     gc.collect()
     assert list(tmp_path.iterdir()) == [], "the files go with the weights they held"
 
 
-def test_damaged_tiles_are_not_gone_on_from_for_ever(eights, world, tmp_path):
+def test_damaged_tiles_are_deleted(eights, world, tmp_path):
     def stop(stage, amount):
         if stage == "invert":
             raise KeyboardInterrupt
@@ -221,13 +221,13 @@ def test_damaged_tiles_are_not_gone_on_from_for_ever(eights, world, tmp_path):
     with pytest.raises(NumericalError, match="fit again"):
         mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
     expected = mg.EASE(l2=3).fit(world, solver="primal").item_weights()
-    found = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
-    np.testing.assert_allclose(found.item_weights(), expected, atol=1e-5)
+    actual = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
+    np.testing.assert_allclose(actual.item_weights(), expected, atol=1e-5)
 
 
-def test_a_change_without_room_for_a_copy_says_so(eights, world, tmp_path):
+def test_an_update_without_memory_for_a_copy_is_refused(eights, world, tmp_path):
     model = mg.EASE(l2=3).fit(world, solver="disk", scratch=tmp_path)
-    with pytest.raises(MemoryBudgetError, match=r"for new weights beside these.*fit again on the changed log"):
+    with pytest.raises(MemoryBudgetError, match=r"for new arrays .*fit again on the changed log"):
         model.forget_users([0], memory=2000)
     assert model.report_.solver == "disk"
     assert model.forget_users([0]).report_.solver == "primal"

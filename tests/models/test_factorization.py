@@ -1,4 +1,4 @@
-"""WRMF: its objective, its record, and that folding in is the half-step of training."""
+"""WRMF: its objective, its recorded objectives, and folding in as the half-step of training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def log(world):
 
 
 @pytest.mark.parametrize("parameters", [{"solver": "cg"}, {"nu": 0, "l2": 1, "rank": 5}, {"alpha": 0}])
-def test_it_keeps_the_contract_with_other_parameters(parameters):
+def test_the_contract_with_other_parameters(parameters):
     check_recommender(mg.WRMF, **parameters)
 
 
@@ -82,7 +82,7 @@ def test_the_same_bits_whatever_the_threads(log, solver):
 
 
 @pytest.mark.parametrize("solver", ["cholesky", "cg"])
-def test_who_has_a_taste_gets_what_is_missing(solver):
+def test_a_history_of_one_group_gets_items_of_the_group(solver):
     log, history, answer = two_tastes()
     model = mg.WRMF(rank=4, l2=0.05, solver=solver).fit(log)
     assert model.recommend(histories=[history], k=1).rows()[0]["item"] == answer
@@ -113,12 +113,12 @@ def test_the_plan_grows_with_the_rank_and_refuses_what_does_not_fit():
         mg.WRMF(rank=256).plan(size, memory="50 MB").require()
 
 
-def test_the_plan_holds(world):
+def test_a_fit_stays_within_its_plan(world):
     report = mg.WRMF(rank=8, epochs=2).fit(world).report_
     assert report.solver == "cholesky"
     assert report.peak_bytes is None or report.peak_bytes <= report.planned_bytes
 
 
-def test_a_refusal_speaks_of_the_log_that_was_given(world):
+def test_a_refusal_names_the_size_of_the_log(world):
     with pytest.raises(MemoryBudgetError, match="60 users × 25 items"):
         mg.WRMF().fit(world, memory=1000)

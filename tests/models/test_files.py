@@ -1,4 +1,4 @@
-"""A model file: bit-equal when whole, a clear error when not, never a program."""
+"""Model files: bit-equal after loading; a damaged or forged file is an error and never runs code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tiny(solver="primal", model=None):
     [(name, solver) for name, kind in MODELS.items() for solver in ("primal", "dual") if issubclass(kind, FullRank)]
     + [(name, "auto") for name, kind in MODELS.items() if not issubclass(kind, FullRank)],
 )
-def test_bit_equal(tmp_path, world, name, solver, dtype):
+def test_a_loaded_model_is_bit_equal(tmp_path, world, name, solver, dtype):
     model = MODELS[name]().fit(world, solver=solver, dtype=dtype)
     model.save(tmp_path / "x.mono")
     for verify in (True, False):
@@ -63,7 +63,7 @@ def test_every_byte_of_the_header_flipped_is_an_error_or_the_same_model(tmp_path
 
 
 @pytest.mark.parametrize("solver", ["primal", "dual"])
-def test_every_byte_of_the_rest_flipped_is_an_error(tmp_path, solver):
+def test_every_flipped_byte_of_the_arrays_is_an_error(tmp_path, solver):
     path = tmp_path / "x.mono"
     tiny(solver).save(path)
     whole = path.read_bytes()
@@ -178,7 +178,7 @@ def test_saving_over_the_file_a_model_is_loaded_from(tmp_path):
     assert mg.load(path).name == "ease"
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
+def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(StorageError, match="nowhere"):
         tiny().save(tmp_path / "nowhere" / "x.mono")
 
@@ -191,7 +191,7 @@ def test_ids_of_every_kind_survive(tmp_path):
     assert {row["item"] for row in rows} <= {3, 1, 4, 15}
 
 
-def test_what_was_measured_stands_in_the_file(tmp_path, world):
+def test_metrics_are_stored_in_the_file(tmp_path, world):
     model = mg.EASE(l2=2).fit(world)
     model.save(tmp_path / "a.mono", metrics={"ndcg@20 on test": 0.25})
     assert store.read_header(tmp_path / "a.mono")["metrics"] == {"ndcg@20 on test": 0.25}

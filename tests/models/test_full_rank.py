@@ -1,4 +1,4 @@
-"""Every closed form against its own objective, built another way."""
+"""Every full-rank closed form against its own objective, solved another way."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def full(world):
 @pytest.mark.parametrize("solver", ["primal", "dual"])
 def test_deql_solves_the_papers_system(full, l2, a, b, dropout, solver):
     expected = direct_deql(full, l2=l2, dropout=dropout, a=a, b=b)
-    found = weights(mg.DEQL(l2=l2, dropout=dropout, a=a, b=b), full, solver=solver)
-    np.testing.assert_allclose(found, expected, atol=1e-8)
+    actual = weights(mg.DEQL(l2=l2, dropout=dropout, a=a, b=b), full, solver=solver)
+    np.testing.assert_allclose(actual, expected, atol=1e-8)
 
 
 def test_deql_without_dropout_is_dlae(full):
@@ -99,7 +99,7 @@ def test_deql_minimises_the_expected_loss_it_states(full):
     l2, p, a, b = 1.5, 0.3, 1.0, 0.6
     q = 1 - p
     gamma = q**2 * p * a**2 + q**3 * b**2
-    found = weights(mg.DEQL(l2=l2, dropout=p, a=a, b=b), small)
+    actual = weights(mg.DEQL(l2=l2, dropout=p, a=a, b=b), small)
 
     def loss(w):
         total = gamma * l2 * (w**2).sum()
@@ -111,13 +111,13 @@ def test_deql_minimises_the_expected_loss_it_states(full):
                 total += chance * ((emphasis * (row - (kept * row) @ w)) ** 2).sum()
         return total
 
-    best, rng = loss(found), np.random.default_rng(0)
+    best, rng = loss(actual), np.random.default_rng(0)
     for _ in range(40):
-        step = rng.standard_normal(found.shape)
+        step = rng.standard_normal(actual.shape)
         for size in (1e-2, 1e-4):
-            assert loss(found + size * step) > best
-    step = rng.standard_normal(found.shape)
-    slope = (loss(found + 1e-5 * step) - loss(found - 1e-5 * step)) / 2e-5
+            assert loss(actual + size * step) > best
+    step = rng.standard_normal(actual.shape)
+    slope = (loss(actual + 1e-5 * step) - loss(actual - 1e-5 * step)) / 2e-5
     assert abs(slope) < 1e-6 * best
 
 
@@ -126,22 +126,22 @@ def test_deql_minimises_the_expected_loss_it_states(full):
 def test_zero_diagonal_models_have_zero_gradient_off_the_constraint(world, model, dropout, solver):
     """Objective ‖X − XB‖² + ‖Λ^½B‖² with diag B = 0."""
     dense = world.toarray().astype(np.float64)
-    found = weights(model, world, solver=solver)
+    actual = weights(model, world, solver=solver)
     gram = dense.T @ dense
     penalty = 2.5 + dropout / (1 - dropout) * np.diag(gram)
-    gradient = gram @ found - gram + penalty[:, None] * found
+    gradient = gram @ actual - gram + penalty[:, None] * actual
     np.fill_diagonal(gradient, 0)
     np.testing.assert_allclose(gradient, 0, atol=1e-9)
-    np.testing.assert_allclose(np.diag(found), 0, atol=1e-12)
+    np.testing.assert_allclose(np.diag(actual), 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", ["primal", "dual"])
 def test_dlae_has_zero_gradient_everywhere(world, solver):
     dense = world.toarray().astype(np.float64)
-    found = weights(mg.DLAE(l2=2.5, dropout=0.4), world, solver=solver)
+    actual = weights(mg.DLAE(l2=2.5, dropout=0.4), world, solver=solver)
     gram = dense.T @ dense
     penalty = 2.5 + 0.4 / 0.6 * np.diag(gram)
-    np.testing.assert_allclose(gram @ found - gram + penalty[:, None] * found, 0, atol=1e-9)
+    np.testing.assert_allclose(gram @ actual - gram + penalty[:, None] * actual, 0, atol=1e-9)
 
 
 @pytest.mark.parametrize("model", AUTOENCODERS, ids=IDS)
@@ -214,14 +214,14 @@ def test_scores_explanations_and_lists_agree_on_hard_data(solver, l2):
 
 @pytest.mark.parametrize("model", [mg.EDLAE(l2=0, dropout=0.5), mg.DLAE(l2=0, dropout=0.5), mg.DEQL(l2=0, dropout=0.5)])
 @pytest.mark.parametrize("solver", ["primal", "dual"])
-def test_an_item_nobody_used_has_no_weights_even_without_l2(world, model, solver):
-    found = weights(model, world, solver=solver)
-    assert np.isfinite(found).all()
-    np.testing.assert_array_equal(found[13], 0)
-    np.testing.assert_array_equal(found[:, 13], 0)
+def test_an_item_without_events_has_no_weights_even_without_l2(world, model, solver):
+    actual = weights(model, world, solver=solver)
+    assert np.isfinite(actual).all()
+    np.testing.assert_array_equal(actual[13], 0)
+    np.testing.assert_array_equal(actual[:, 13], 0)
 
 
-def test_what_cannot_be_inverted_is_refused_with_advice(world):
+def test_a_singular_matrix_is_refused_with_advice(world):
     with pytest.raises(NumericalError, match="raise l2"):
         mg.EASE(l2=0).fit(sp.csr_array(np.ones((3, 5), np.float32)), dtype="float64", solver="primal")
     with pytest.raises(ParameterError, match="solver='dual' needs l2 or dropout"):

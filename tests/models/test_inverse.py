@@ -27,7 +27,7 @@ def log():
     return mg.Interactions.from_csr(sp.csr_array(dense.astype(np.float32)))
 
 
-def anew(model):
+def unfitted(model):
     return type(model)(**model.params())
 
 
@@ -35,32 +35,32 @@ def anew(model):
 @pytest.mark.parametrize("model", SHARING, ids=repr)
 def test_a_model_of_an_inverse_is_the_model_of_the_log(log, model, solver):
     inverse = mg.Inverse(log, mg.GramRecipe(), PENALTIES, dtype="float64", solver=solver)
-    found, expected = anew(model).fit(inverse), anew(model).fit(log, dtype="float64", solver=solver)
-    assert found.report_.solver == "reused"
-    np.testing.assert_allclose(found.item_weights(), expected.item_weights(), atol=1e-10)
+    actual, expected = unfitted(model).fit(inverse), unfitted(model).fit(log, dtype="float64", solver=solver)
+    assert actual.report_.solver == "reused"
+    np.testing.assert_allclose(actual.item_weights(), expected.item_weights(), atol=1e-10)
 
 
-def test_users_with_weights(log):
+def test_an_inverse_with_user_weights(log):
     inverse = mg.Inverse(log, mg.GramRecipe(user_power=0.5), PENALTIES, dtype="float64")
     model = mg.Tempered(l2=4, dropout=0.4, user_power=0.5, b=0.3)
-    found, expected = anew(model).fit(inverse), anew(model).fit(log, dtype="float64")
-    np.testing.assert_allclose(found.item_weights(), expected.item_weights(), atol=1e-12)
-    assert found.report_.unit == expected.report_.unit
+    actual, expected = unfitted(model).fit(inverse), unfitted(model).fit(log, dtype="float64")
+    np.testing.assert_allclose(actual.item_weights(), expected.item_weights(), atol=1e-12)
+    assert actual.report_.unit == expected.report_.unit
 
 
-def test_all_of_them_cost_one_factorisation_and_leave_the_inverse_as_it_was(log, monkeypatch):
+def test_models_share_one_factorisation_and_do_not_change_the_inverse(log, monkeypatch):
     made, real = [], primal.primal_inverse
     monkeypatch.setattr(primal, "primal_inverse", lambda *a, **b: made.append(a[0].shape) or real(*a, **b))
     inverse = mg.Inverse(log, mg.GramRecipe(), PENALTIES, solver="primal")
-    first = anew(SHARING[0]).fit(inverse).item_weights()
+    first = unfitted(SHARING[0]).fit(inverse).item_weights()
     whole = [shape for shape in made if shape == log.matrix.shape]
     for model in SHARING:
-        anew(model).fit(inverse)
+        unfitted(model).fit(inverse)
     assert len(whole) == len([shape for shape in made if shape == log.matrix.shape]) == 1
-    np.testing.assert_array_equal(anew(SHARING[0]).fit(inverse).item_weights(), first)
+    np.testing.assert_array_equal(unfitted(SHARING[0]).fit(inverse).item_weights(), first)
 
 
-def test_a_model_of_an_inverse_can_be_changed(log):
+def test_a_model_of_an_inverse_can_be_updated(log):
     inverse = mg.Inverse(log, mg.GramRecipe(), PENALTIES, dtype="float64", solver="primal")
     one, other = mg.EDLAE(l2=4, dropout=0.4).fit(inverse), mg.EDLAE(l2=4, dropout=0.4).fit(inverse)
     before = other.item_weights()
@@ -75,11 +75,11 @@ def test_a_model_of_an_inverse_can_be_changed(log):
 )
 def test_another_recipe_or_penalty_is_refused(log, model):
     inverse = mg.Inverse(log, mg.GramRecipe(), PENALTIES)
-    with pytest.raises(ParameterError, match="only models with equal ones share it"):
+    with pytest.raises(ParameterError, match="only models with equal recipe and penalties share it"):
         model.fit(inverse)
 
 
-def test_what_else_is_refused(log):
+def test_invalid_arguments_and_small_budgets_are_refused(log):
     with pytest.raises(ParameterError, match="expected a GramRecipe and Penalties"):
         mg.Inverse(log, 100, PENALTIES)
     with pytest.raises(ParameterError, match="solver"):

@@ -1,4 +1,4 @@
-"""Another head over the arrays of a model equals the model that `changed` gives."""
+"""The weights of another head over the arrays of a model equal those of `changed`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix-free fits of the full-rank models against the primal: scores, lists, columns, files, and what they report."""
+"""Matrix-free fits of full-rank models against primal ones: scores, lists, columns, files and reports."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ HISTORIES = [{3: 1.0, 9: 2.0}, {}, {7: 1.0}, {3: 1.0, 9: 2.0}, {0: 0.5, 1: 1.0, 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.usefixtures("estimated")
 def test_scores_are_those_of_the_primal(make, dtype, atol, weighted):
-    found, primal = both(make(), log(0, weighted=weighted), dtype)
+    actual, primal = both(make(), log(0, weighted=weighted), dtype)
     expected = primal.score(HISTORIES)
-    np.testing.assert_allclose(found.score(HISTORIES), expected, atol=atol)
-    np.testing.assert_allclose(found.item_weights(), primal.item_weights(), atol=atol)
-    assert not found.score([[]]).any()
-    assert found.report_.solver == "matrix_free"
-    assert found.report_.residual < 1e-6
-    assert isinstance(found.weights_, MatrixFree)
+    np.testing.assert_allclose(actual.score(HISTORIES), expected, atol=atol)
+    np.testing.assert_allclose(actual.item_weights(), primal.item_weights(), atol=atol)
+    assert not actual.score([[]]).any()
+    assert actual.report_.solver == "matrix_free"
+    assert actual.report_.residual < 1e-6
+    assert isinstance(actual.weights_, MatrixFree)
 
 
 @given(seed=st.integers(0, 1000), name=st.sampled_from(list(MODELS)), k=st.sampled_from([1, 5, 20, 70]))
@@ -79,9 +79,9 @@ def test_refined_lists_are_the_exact_lists(seed, name, k):
         patch.setattr(probing, "PROBES", 12)
         patch.setattr(kinds, "SPARE", 2)
         patch.setattr(kinds, "SURE", 12.0)  # of so few probes the standard errors themselves are guesses
-        found, primal = both(kind(**parameters), log(seed))
+        actual, primal = both(kind(**parameters), log(seed))
         for seen in (True, False):
-            ours, theirs = (one.recommend(k=k, exclude_seen=seen).rows() for one in (found, primal))
+            ours, theirs = (one.recommend(k=k, exclude_seen=seen).rows() for one in (actual, primal))
             assert [row["user"] for row in ours] == [row["user"] for row in theirs]
             np.testing.assert_allclose([row["score"] for row in ours], [row["score"] for row in theirs], atol=1e-9)
             scores = [row["score"] for row in theirs]
@@ -93,12 +93,12 @@ def test_refined_lists_are_the_exact_lists(seed, name, k):
 def test_without_refinement_lists_would_differ(estimated):
     """The estimate is bad enough that the law above says something."""
     del estimated
-    found, primal = both(mg.EASE(l2=4), log(0))
-    weights = found.weights_
-    rough = np.argsort(-(found.log_.matrix @ (-np.linalg.inv(gram(4.0)) / weights.diagonal.values)), axis=1)
-    exact = np.argsort(-(found.log_.matrix @ (-np.linalg.inv(gram(4.0)) / np.diag(np.linalg.inv(gram(4.0))))), axis=1)
+    actual, primal = both(mg.EASE(l2=4), log(0))
+    weights = actual.weights_
+    rough = np.argsort(-(actual.log_.matrix @ (-np.linalg.inv(gram(4.0)) / weights.diagonal.values)), axis=1)
+    exact = np.argsort(-(actual.log_.matrix @ (-np.linalg.inv(gram(4.0)) / np.diag(np.linalg.inv(gram(4.0))))), axis=1)
     assert (rough[:, :10] != exact[:, :10]).any()
-    assert found.report_.deviation > 0.01
+    assert actual.report_.deviation > 0.01
     assert primal.report_.deviation is None
 
 
@@ -108,7 +108,7 @@ def gram(l2):
 
 
 @pytest.mark.usefixtures("estimated")
-def test_what_was_asked_before_changes_nothing(make):
+def test_lists_do_not_depend_on_earlier_requests(make):
     first, second = (make().fit(log(1), solver="matrix_free") for _ in range(2))
     second.score([[2]])
     second.recommend(k=30)
@@ -162,10 +162,10 @@ def test_dlae_needs_no_diagonal():
 def test_the_residuals_of_histories(estimated):
     del estimated
     model = mg.EASE(l2=4).fit(log(0), solver="matrix_free")
-    found = model.recommend(k=3).residuals
-    assert found.shape == (150,)
-    assert (found <= 1.01e-7).all()
-    assert found[3] == 0, "nothing in it"
+    actual = model.recommend(k=3).residuals
+    assert actual.shape == (150,)
+    assert (actual <= 1.01e-7).all()
+    assert actual[3] == 0, "nothing in it"
     assert "standard error" in str(model.report_)
 
 
@@ -179,7 +179,7 @@ def test_many_items_are_scored_with_the_estimate(estimated, monkeypatch):
     np.testing.assert_allclose(model.score(HISTORIES, [1, 2, 3]), expected[:, 1:4], atol=1e-9)
 
 
-def test_a_list_that_stays_uncertain_is_told(estimated, monkeypatch):
+def test_a_list_that_stays_uncertain_is_warned_of(estimated, monkeypatch):
     del estimated
     monkeypatch.setattr(kinds, "SPARE", 0)
     monkeypatch.setattr(kinds, "WIDEST", 0)
@@ -193,7 +193,7 @@ def test_a_pruned_model_keeps_its_lists():
     assert model.prune(60).pruning_.overlap > 0.99
 
 
-def test_it_needs_a_penalty():
+def test_the_matrix_free_solver_needs_a_penalty():
     with pytest.raises(ParameterError, match=r"matrix_free.*l2 or dropout above 0"):
         mg.EASE(l2=0).fit(log(0), solver="matrix_free")
     assert mg.DLAE(l2=0, dropout=0.3).fit(log(0), solver="matrix_free").report_.residual < 1e-6
@@ -204,37 +204,37 @@ def part(whole, rows):
     return mg.Interactions(whole.matrix[rows], whole.users.part(rows), whole.items, merge=whole.merge)
 
 
-def alike(found, expected):
-    """The bits of a fit: the weights are the log and what follows from it."""
+def assert_same_bits(actual, expected):
+    """Assert that two models are bit-equal in weights, lists and scores."""
     for name, one in expected.weights_.tensors().items():
-        np.testing.assert_array_equal(found.weights_.tensors()[name], one)
-    assert list(found.log_.users) == list(expected.log_.users)
-    assert found.recommend(k=9).rows() == expected.recommend(k=9).rows()
-    np.testing.assert_array_equal(found.score(HISTORIES), expected.score(HISTORIES))
+        np.testing.assert_array_equal(actual.weights_.tensors()[name], one)
+    assert list(actual.log_.users) == list(expected.log_.users)
+    assert actual.recommend(k=9).rows() == expected.recommend(k=9).rows()
+    np.testing.assert_array_equal(actual.score(HISTORIES), expected.score(HISTORIES))
 
 
 @pytest.mark.parametrize("penalties", ["followed", "frozen"])
 @pytest.mark.usefixtures("estimated")
-def test_users_come_and_go_as_in_a_fit(make, penalties):
+def test_added_and_forgotten_users_equal_a_fit(make, penalties):
     whole = mg.Interactions.from_csr(log(0))
-    found = make().fit(part(whole, range(120)), solver="matrix_free")
-    assert found.add_users(part(whole, range(120, 150)), penalties=penalties) is found
-    alike(found, make().fit(whole, solver="matrix_free"))
-    assert found.report_.note.startswith("refit: without a square array")
-    assert ("followed" in found.report_.note) == (penalties == "frozen")
-    found.forget_users(range(20))
-    alike(found, make().fit(part(whole, range(20, 150)), solver="matrix_free"))
+    actual = make().fit(part(whole, range(120)), solver="matrix_free")
+    assert actual.add_users(part(whole, range(120, 150)), penalties=penalties) is actual
+    assert_same_bits(actual, make().fit(whole, solver="matrix_free"))
+    assert actual.report_.note.startswith("refit: the weights of a matrix-free model are its log")
+    assert ("followed" in actual.report_.note) == (penalties == "frozen")
+    actual.forget_users(range(20))
+    assert_same_bits(actual, make().fit(part(whole, range(20, 150)), solver="matrix_free"))
 
 
-def test_items_join():
+def test_added_items_equal_a_fit():
     whole = mg.Interactions.from_csr(log(0))
-    found = mg.EDLAE(l2=4).fit(whole, solver="matrix_free").add_items([60, 61])
-    assert found.report_.solver == "matrix_free"
-    assert not found.score([[3, 9]], [60, 61]).any()
-    assert found.add_users([(150, 60), (150, 3)]).score([[3]], [60]) > 0
+    actual = mg.EDLAE(l2=4).fit(whole, solver="matrix_free").add_items([60, 61])
+    assert actual.report_.solver == "matrix_free"
+    assert not actual.score([[3, 9]], [60, 61]).any()
+    assert actual.add_users([(150, 60), (150, 3)]).score([[3]], [60]) > 0
 
 
-def test_the_file_holds_nothing_of_who_is_forgotten(tmp_path):
+def test_the_file_contains_nothing_of_forgotten_users(tmp_path):
     names = ["Zebulon Quux-99", *(f"user-{n}" for n in range(149))]
     whole = mg.Interactions.from_csr(log(0), users=names)
     model = mg.EASE(l2=4).fit(whole, solver="matrix_free").forget_users(names[0])
@@ -246,10 +246,10 @@ def test_the_file_holds_nothing_of_who_is_forgotten(tmp_path):
 
 
 @pytest.mark.usefixtures("estimated")
-def test_another_head_reuses_the_diagonal_and_another_penalty_is_a_fit(monkeypatch):
+def test_another_head_reuses_the_diagonal_and_another_penalty_refits(monkeypatch):
     model = mg.DEQL(l2=4, dropout=0.4, b=0.7).fit(log(0), solver="matrix_free")
     again = model.changed(l2=9)
-    alike(again, mg.DEQL(l2=9, dropout=0.4, b=0.7).fit(log(0), solver="matrix_free"))
+    assert_same_bits(again, mg.DEQL(l2=9, dropout=0.4, b=0.7).fit(log(0), solver="matrix_free"))
     both_ways = mg.EDLAE(l2=4, dropout=0.4).fit(mg.DLAE(l2=4, dropout=0.4).fit(log(0), solver="matrix_free"))
     assert both_ways.report_.solver != "reused", "it had no c to give"
     assert mg.EASE(l2=4).fit(model, keep_gram=True).report_.solver == "primal"
@@ -259,17 +259,17 @@ def test_another_head_reuses_the_diagonal_and_another_penalty_is_a_fit(monkeypat
         mg.DLAE(l2=4, dropout=0.4).fit(log(0), solver="matrix_free"),
     ]
     monkeypatch.setattr(probing, "diagonal", None)  # nothing is estimated again
-    found = [model.changed(b=2), mg.EDLAE(l2=4, dropout=0.4).fit(model), mg.DLAE(l2=4, dropout=0.4).fit(model)]
-    for one, other in zip(found, expected, strict=True):
-        alike(one, other)
+    actual = [model.changed(b=2), mg.EDLAE(l2=4, dropout=0.4).fit(model), mg.DLAE(l2=4, dropout=0.4).fit(model)]
+    for one, other in zip(actual, expected, strict=True):
+        assert_same_bits(one, other)
         assert one.report_.solver == "reused"
         assert one.report_.residual == model.report_.residual
         assert one.report_.deviation == other.report_.deviation
 
 
-def test_it_keeps_no_gram():
+def test_a_matrix_free_fit_keeps_no_gram():
     for ask in (mg.EASE().fit, mg.EASE().plan):
-        with pytest.raises(ParameterError, match=r"keep_gram.*matrix_free.*avoids"):
+        with pytest.raises(ParameterError, match=r"keep_gram.*matrix_free.*computes no Gram"):
             ask(log(0), solver="matrix_free", keep_gram=True)
 
 
@@ -277,13 +277,13 @@ OTHERS = [mg.LowRankEDLAE(), mg.LowRankDLAE(), mg.SLIM(), mg.RG2(), mg.LRR(), mg
 
 
 @pytest.mark.parametrize("model", OTHERS, ids=lambda model: model.name)
-def test_other_models_refuse_it(model):
+def test_other_models_refuse_the_matrix_free_solver(model):
     for ask in (model.fit, model.plan):
         with pytest.raises(ParameterError, match="matrix_free"):
             ask(log(0), solver="matrix_free")
 
 
-def test_a_spectrum_refuses_it():
+def test_a_spectrum_refuses_the_matrix_free_solver():
     with pytest.raises(ParameterError, match="matrix_free"):
         mg.Spectrum(log(0), rank=2, solver="matrix_free")
 

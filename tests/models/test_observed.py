@@ -1,4 +1,4 @@
-"""An observer between the epochs of a fit sees what shorter fits give, and changes nothing."""
+"""The observer between the epochs of a fit receives the weights of shorter fits and does not change the fit."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def arrays(weights):
 
 
 def assert_same(one, other):
-    found, expected = arrays(one), arrays(other)
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
+    actual, expected = arrays(one), arrays(other)
+    assert actual.keys() == expected.keys()
+    for name, array in actual.items():
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
 
 
 @every
-def test_in_the_middle_stands_what_a_shorter_fit_gives(name, log):
+def test_weights_between_epochs_equal_those_of_a_shorter_fit(name, log):
     seen = {}
     fitted(name, log, between=lambda done, make: seen.update({done: make()}))
     assert list(seen) == list(range(1, EPOCHS)), "after each epoch but the last"
@@ -71,7 +71,7 @@ def test_an_observer_changes_nothing(name, log):
 
 
 @every
-def test_what_is_raised_leaves_the_model_unfitted(name, log):
+def test_an_exception_of_the_observer_leaves_the_model_unfitted(name, log):
     kind, given = MODELS[name]
     model = kind(**given, epochs=EPOCHS).fit(log)
 
@@ -86,7 +86,7 @@ def test_what_is_raised_leaves_the_model_unfitted(name, log):
     assert_same(model.fit(log, dtype="float64", threads=1).weights_, fitted(name, log).weights_)
 
 
-def test_an_end_before_the_last_epoch_is_no_pause(log):
+def test_the_observer_is_not_called_after_convergence(log):
     seen = []
     model = mg.RG2(rank=6, l2=0.05, solver="als", tolerance=1e-3, epochs=1000)
     observed(model, log, lambda done, make: seen.append(done))

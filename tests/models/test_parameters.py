@@ -1,4 +1,4 @@
-"""Parameters: plain fields or declared ones, brought to their type or refused by name."""
+"""Parameters, declared or plain fields, are converted to their type or refused by name."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def test_the_defaults_are_kept():
         ("limit", 3, 3),
     ],
 )
-def test_a_value_comes_to_its_type(name, given, expected):
-    found = getattr(Plain(**{name: given}), name)
-    assert found == expected
-    assert type(found) is type(expected)
+def test_a_value_is_converted_to_its_type(name, given, expected):
+    actual = getattr(Plain(**{name: given}), name)
+    assert actual == expected
+    assert type(actual) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_a_wrong_value_is_refused_by_name(name, given, text):
 
 
 @pytest.mark.parametrize("value", [3, 2.5, "x", True, None, [1]])
-def test_a_parameter_without_default_goes_by_its_value(value):
-    found = Required(value=value).value
-    assert found == value
-    assert type(found) is type(value)
+def test_a_parameter_without_default_has_the_type_of_its_value(value):
+    actual = Required(value=value).value
+    assert actual == value
+    assert type(actual) is type(value)
 
 
 def test_a_number_without_default_is_finite_and_plain():
@@ -129,9 +129,9 @@ class Several(Recommender):
 
 @pytest.mark.parametrize("given", [[1, 2.5], (1, 2.5), np.array([1, 2.5])])
 def test_several_numbers_become_a_tuple(given):
-    found = Several(weights=given).weights
-    assert found == (1.0, 2.5)
-    assert all(type(one) is float for one in found)
+    actual = Several(weights=given).weights
+    assert actual == (1.0, 2.5)
+    assert all(type(one) is float for one in actual)
     assert Several(weights=3).weights == 3
     assert Several().weights is None
 
@@ -146,6 +146,6 @@ def test_several_numbers_become_a_tuple(given):
         ("weights", "1,2", "expected a number"),
     ],
 )
-def test_what_is_not_among_the_choices_or_not_numbers_is_refused(name, given, text):
+def test_values_outside_the_choices_and_non_numbers_are_refused(name, given, text):
     with pytest.raises(ParameterError, match=text):
         Several(**{name: given})

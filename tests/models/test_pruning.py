@@ -1,4 +1,4 @@
-"""A pruned model against the dense one with its small weights set to 0."""
+"""A pruned model against dense weights whose small entries are set to 0."""
 
 from __future__ import annotations
 
@@ -80,38 +80,38 @@ def test_all_weights_rank_as_before(world):
     pruned = model.prune(keep=25)
     assert pruned.pruning_.overlap == 1.0
     given = [{key: row[key] for key in ("user", "rank", "item")} for row in model.recommend(k=25).rows()]
-    found = [{key: row[key] for key in ("user", "rank", "item")} for row in pruned.recommend(k=25).rows()]
-    assert found == given
+    actual = [{key: row[key] for key in ("user", "rank", "item")} for row in pruned.recommend(k=25).rows()]
+    assert actual == given
 
 
-def test_it_says_what_it_changed(world):
+def test_pruning_reports_size_and_overlap(world):
     model = mg.EASE(l2=2).fit(world)
     pruned = model.prune(keep=2)
-    told = pruned.pruning_
-    assert (told.keep, told.users) == (2, 59)
-    assert told.density == pruned.weights_.matrix.nnz / 25**2
-    assert told.bytes_before == model.weights_.nbytes > told.bytes_after == pruned.weights_.nbytes
+    caught = pruned.pruning_
+    assert (caught.keep, caught.users) == (2, 59)
+    assert caught.density == pruned.weights_.matrix.nnz / 25**2
+    assert caught.bytes_before == model.weights_.nbytes > caught.bytes_after == pruned.weights_.nbytes
     lists = [{}, {}]
     for mine, one in zip(lists, (model, pruned), strict=True):
         for row in one.recommend(k=20).rows():
             mine.setdefault(row["user"], set()).add(row["item"])
     shares = [len(lists[0][user] & lists[1][user]) / len(lists[0][user]) for user in lists[0] if model.history(user)]
-    assert told.overlap == pytest.approx(np.mean(shares))
-    assert told.overlap < 1
-    assert "2 weights an item" in str(told)
+    assert caught.overlap == pytest.approx(np.mean(shares))
+    assert caught.overlap < 1
+    assert "2 weights an item" in str(caught)
     assert model.pruning_ is None
 
 
 def test_the_sample_of_users_follows_the_seed(world, monkeypatch):
     monkeypatch.setattr("monogram.models.pruning.SAMPLE", 5)
     model = mg.EASE(l2=2).fit(world)
-    told = [model.prune(keep=1, seed=seed).pruning_ for seed in (0, 0, 1, 2, 3)]
-    assert told[0] == told[1]
-    assert told[0].users == 5
-    assert len({one.overlap for one in told}) > 1
+    caught = [model.prune(keep=1, seed=seed).pruning_ for seed in (0, 0, 1, 2, 3)]
+    assert caught[0] == caught[1]
+    assert caught[0].users == 5
+    assert len({one.overlap for one in caught}) > 1
 
 
-def test_every_item_that_has_weights_can_still_be_reached(world):
+def test_every_item_with_weights_can_still_be_recommended(world):
     model = mg.DLAE(l2=2).fit(world)
     columns = model.prune(keep=1).item_weights()
     np.fill_diagonal(columns, 0)
@@ -140,32 +140,32 @@ def test_a_forged_pruning_is_an_error(world, tmp_path, wrong):
         mg.load(path)
 
 
-def test_a_new_fit_forgets_it(world):
+def test_a_new_fit_discards_the_pruning(world):
     model = mg.EASE(l2=2).fit(world).prune(keep=3)
     assert isinstance(model.fit(world).weights_, Dense)
     assert model.pruning_ is None
 
 
 @pytest.mark.parametrize("keep", [0, -1, 2.5, True, "3", None])
-def test_a_keep_that_makes_no_sense_is_refused(world, keep):
+def test_an_invalid_keep_is_refused(world, keep):
     with pytest.raises(ParameterError, match="keep = "):
         mg.EASE(l2=2).fit(world).prune(keep=keep)
 
 
-def test_what_cannot_be_pruned_is_refused(world):
+def test_models_that_cannot_be_pruned_are_refused(world):
     with pytest.raises(NotFittedError):
         mg.EASE().prune(keep=3)
-    with pytest.raises(ParameterError, match="Popularity gives every history the same scores"):
+    with pytest.raises(ParameterError, match="Popularity has no weights to prune"):
         mg.Popularity().fit(world).prune(keep=3)
     for model in (Thin(length=3.0), Thin(shift=1.0), mg.WRMF(rank=3, epochs=2)):
         with pytest.raises(ParameterError, match="not the history times one matrix"):
             model.fit(world).prune(keep=3)
 
 
-def test_what_does_not_fit_is_refused(world, monkeypatch):
+def test_a_pruning_over_the_free_memory_is_refused(world, monkeypatch):
     model = mg.EASE(l2=2).fit(world)
     monkeypatch.setattr(memory, "available", lambda: 1000)
-    with pytest.raises(MemoryBudgetError, match="keep fewer"):
+    with pytest.raises(MemoryBudgetError, match="lower keep"):
         model.prune(keep=3)
 
 

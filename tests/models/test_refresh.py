@@ -1,4 +1,4 @@
-"""A refreshed spectrum is that of the new log, for fewer products."""
+"""A refreshed spectrum equals that of the new log, with fewer products."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def test_the_same_pairs_for_fewer_products(lanczos, dtype, solver, target):
     log = world()
     how = {"solver": solver, "target": target, "dtype": dtype}
     old, expected = mg.Spectrum(first(log, 890), 16, **how), mg.Spectrum(log, 16, **how)
-    found = old.refresh(log, solver=solver)
+    actual = old.refresh(log, solver=solver)
     tolerance = engine.TOLERANCE[dtype]
-    np.testing.assert_allclose(found.values, expected.values, rtol=tolerance)
-    assert found.residual <= tolerance
-    assert found.products < expected.products
-    assert found.saved == old.products - found.products
-    assert found.log is log
+    np.testing.assert_allclose(actual.values, expected.values, rtol=tolerance)
+    assert actual.residual <= tolerance
+    assert actual.products < expected.products
+    assert actual.saved == old.products - actual.products
+    assert actual.log is log
     assert old.log is not log
-    again = found.refresh(log, solver=solver)
+    again = actual.refresh(log, solver=solver)
     assert again.saved == old.products - again.products  # always against the one that started at random
 
 
@@ -52,13 +52,13 @@ def test_new_items_are_matched_by_id_and_the_models_take_it(lanczos):
     log = world()
     keep = np.arange(log.n_items)[::-1][20:]
     old = mg.Spectrum(mg.Interactions.from_csr(log.matrix[:, keep], items=[log.items[int(n)] for n in keep]), 16)
-    found, expected = old.refresh(log, rank=12), mg.Spectrum(log, 12)
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-4)
-    one, other = (mg.LRR(l2=5, rank=12).fit(spectrum).item_weights() for spectrum in (found, expected))
+    actual, expected = old.refresh(log, rank=12), mg.Spectrum(log, 12)
+    np.testing.assert_allclose(actual.values, expected.values, rtol=1e-4)
+    one, other = (mg.LRR(l2=5, rank=12).fit(spectrum).item_weights() for spectrum in (actual, expected))
     np.testing.assert_allclose(one, other, atol=1e-3)
 
 
-def test_what_is_stored_counts_on(lanczos, tmp_path):
+def test_products_are_counted_on_after_loading(lanczos, tmp_path):
     log = world()
     old = mg.Spectrum(first(log, 890), 16)
     old.save(tmp_path / "s.mono")
@@ -68,7 +68,7 @@ def test_what_is_stored_counts_on(lanczos, tmp_path):
     assert loaded.refresh(log).saved == old.refresh(log).saved
 
 
-def test_dense_is_as_it_was_and_wrong_questions_are_named(tmp_path):
+def test_a_dense_refresh_saves_nothing_and_wrong_arguments_are_named(tmp_path):
     log = world(60, 40)
     spectrum = mg.Spectrum(log, 5)
     assert spectrum.refresh(log).saved == 0

@@ -1,4 +1,4 @@
-"""Models by their names: ours, registered ones, and those of installed packages."""
+"""Models by name: those of the package, registered classes, and entry points of installed packages."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_a_registered_model_is_fitted_tuned_saved_and_loaded(tmp_path):
     assert model.recommend(k=3).rows() == mg.EASE(l2=50).fit(log).recommend(k=3).rows()
     model.save(tmp_path / "mine.mono")
     assert mg.load(tmp_path / "mine.mono").params() == {"l2": 50}
-    found = mg.tune(log, "mine", space={"mine": {"l2": [20, 200]}}, metric="ndcg@10", budget=2)
-    assert found.model.name == "mine"
+    actual = mg.tune(log, "mine", space={"mine": {"l2": [20, 200]}}, metric="ndcg@10", budget=2)
+    assert actual.model.name == "mine"
     with pytest.raises(ParameterError, match="mine declares no search axes"):
         mg.tune(log, "mine", metric="ndcg@10", budget=2)
 
@@ -70,12 +70,12 @@ class Searched(FullRank):
 
 def test_a_registered_model_with_axes_is_tuned_without_a_space():
     mg.register(Searched)
-    found = mg.tune(mg.sample(), "searched", metric="ndcg@10", budget="12 settings")
-    rows = [row["parameters"] for row in found.rows() if row["model"] == "searched"]
+    actual = mg.tune(mg.sample(), "searched", metric="ndcg@10", budget="12 settings")
+    rows = [row["parameters"] for row in actual.rows() if row["model"] == "searched"]
     assert len({row["strength"] for row in rows}) == len(rows) > 3, "the coarse grid, then finer"
     assert {row["shape"] for row in rows} == {1.0}
-    assert found.model.name == "searched"
-    assert found.plan.counts()["alone"] == 0, "it shares inverses as the models of this package do"
+    assert actual.model.name == "searched"
+    assert actual.plan.counts()["alone"] == 0, "it shares inverses as the models of this package do"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -91,8 +91,8 @@ def test_a_registered_model_in_epochs_is_searched_with_optuna():
     assert tpe.needs_optuna("iterated", {"l2": spaces.Axis((1e-3, 1e-2))})
     assert not tpe.needs_optuna(mg.register(Mine).name, {"l2": spaces.Axis((1.0, 2.0))})
     space = {"iterated": {"epochs": 4, "rank": 4}}
-    found = mg.tune(mg.sample(), "iterated", space=space, metric="ndcg@10", budget="6 settings")
-    assert found.model.name == "iterated"
+    actual = mg.tune(mg.sample(), "iterated", space=space, metric="ndcg@10", budget="6 settings")
+    assert actual.model.name == "iterated"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_classes_by_ability(ability, expected):
     assert registry.names_of(ability) == (f"{expected}, Mine" if expected else "")
 
 
-def test_a_model_nobody_registered_is_not_loaded(tmp_path):
+def test_a_file_of_an_unregistered_model_is_not_loaded(tmp_path):
     Mine(l2=50).fit(mg.sample()).save(tmp_path / "mine.mono")
     with pytest.raises(ModelFileError, match="model 'mine', which is not registered"):
         mg.load(tmp_path / "mine.mono")
@@ -126,7 +126,7 @@ def test_an_entry_point_is_found(monkeypatch):
     assert registry.model_class("brought") is mg.EASE
 
 
-def test_what_cannot_be_registered():
+def test_classes_that_cannot_be_registered():
     with pytest.raises(ParameterError, match="expected a dataclass"):
         mg.register(dict)
     with pytest.raises(ParameterError, match="expected a dataclass"):

@@ -74,15 +74,15 @@ def test_slim_meets_the_conditions_of_its_minimum(world, l1, l2, positive, rho):
 @pytest.mark.parametrize("positive", [True, False])
 @pytest.mark.parametrize(("l1", "l2"), [(1.0, 1.0), (0.3, 5.0)])
 def test_slim_is_no_worse_than_a_general_optimiser(small, l1, l2, positive):
-    found = mg.SLIM(l1=l1, l2=l2, positive=positive, **SHARP).fit(small, dtype="float64").item_weights()
+    actual = mg.SLIM(l1=l1, l2=l2, positive=positive, **SHARP).fit(small, dtype="float64").item_weights()
     other = best_by_lbfgs(small, l1, l2, positive)
-    assert value(small, found, l1, l2) == pytest.approx(value(small, other, l1, l2), rel=1e-9)
-    np.testing.assert_allclose(found, other, atol=1e-4)
+    assert value(small, actual, l1, l2) == pytest.approx(value(small, other, l1, l2), rel=1e-9)
+    np.testing.assert_allclose(actual, other, atol=1e-4)
 
 
 def test_without_l1_and_with_signs_it_is_ease(world):
-    found = mg.SLIM(l1=0, l2=3, positive=False, **SHARP).fit(world, dtype="float64").item_weights()
-    np.testing.assert_allclose(found, mg.EASE(l2=3).fit(world, dtype="float64").item_weights(), atol=1e-9)
+    actual = mg.SLIM(l1=0, l2=3, positive=False, **SHARP).fit(world, dtype="float64").item_weights()
+    np.testing.assert_allclose(actual, mg.EASE(l2=3).fit(world, dtype="float64").item_weights(), atol=1e-9)
 
 
 def test_float32_with_its_defaults_is_near(world):
@@ -121,20 +121,20 @@ def test_more_l1_leaves_fewer_weights_and_no_stored_zeros(world):
 def test_the_record_ends_at_the_objective(world, positive):
     inputs, options = FitInputs(mg.Interactions.from_csr(world)), FitOptions(dtype="float64", budget=10**9)
     model, report = mg.SLIM(l1=1, l2=2, positive=positive, epochs=2000, tolerance=1e-9), options.report()
-    found = model._fit(inputs, options, report)
+    actual = model._fit(inputs, options, report)
     assert 1 < len(report.objectives) < 2000
-    expected = value(world, found.columns(np.arange(25)), 1, 2)
+    expected = value(world, actual.columns(np.arange(25)), 1, 2)
     assert report.objectives[-1] == pytest.approx(expected, rel=1e-7)
     assert abs(report.objectives[0] - expected) > abs(report.objectives[-1] - expected)
 
 
-def test_what_has_not_converged_is_told_with_advice(world):
+def test_columns_that_have_not_converged_are_warned_of(world):
     with pytest.warns(MonogramWarning, match=r"not converged for \d+ of 25 items after 2 epochs .* raise epochs"):
         model = mg.SLIM(l1=1, l2=2, epochs=2).fit(world)
     assert model.report_.residual > 1e-3
 
 
-def test_the_plan_counts_what_slim_holds(world):
+def test_the_plan_counts_the_memory_of_slim(world):
     size = (50_000, 20_000, 10**6)
     ease, sparse = mg.EASE().plan(size, solver="primal"), mg.SLIM().plan(size)
     square = 4 * 20_000**2

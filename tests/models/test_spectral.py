@@ -1,4 +1,4 @@
-"""Every filter against the value that L-BFGS reaches on the model's own objective."""
+"""Every filter against the optimum that L-BFGS reaches on the model's own objective."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_vlae_is_an_lrr(small):
         weights(mg.VLAE(rank=RANK, weights=(0.4, 1.1, 2.0)), small),
         atol=1e-12,
     )
-    with pytest.raises(ParameterError, match="below its singular value"):
+    with pytest.raises(ParameterError, match="not below its singular value"):
         mg.vlae_as_lrr([1.0, 0.5], 0.7)
 
 
@@ -203,7 +203,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_either_side_and_a_kept_spectrum_give_the_same(world, model, tmp_path):
+def test_both_solvers_and_a_spectrum_give_the_same_weights(world, model, tmp_path):
     first = weights(model, world.toarray(), solver="primal")
     assert model.report_.solver == "primal, dense"
     np.testing.assert_allclose(weights(model, world.toarray(), solver="dual"), first, atol=1e-9)
@@ -228,7 +228,7 @@ def test_ranks_are_prefixes(world):
         )
 
 
-def test_what_a_spectrum_cannot_give_is_refused(world):
+def test_a_spectrum_with_too_few_pairs_is_refused(world):
     kept = mg.Spectrum(world, rank=5)
     with pytest.raises(ParameterError, match="rank = 6 for LRR, but the Spectrum has 5"):
         mg.LRR(rank=6).fit(kept)
@@ -260,7 +260,7 @@ def test_wrong_numbers_are_refused():
 
 def test_a_file_that_is_no_spectrum(world, tmp_path):
     mg.LRR(rank=3).fit(world).save(tmp_path / "model.mono")
-    with pytest.raises(ModelFileError, match="holds no spectrum"):
+    with pytest.raises(ModelFileError, match="contains no spectrum"):
         mg.Spectrum.load(tmp_path / "model.mono")
     mg.Spectrum(world, rank=3).save(tmp_path / "spectrum.mono")
     with pytest.raises(ModelFileError, match=r"load it with monogram\.Spectrum\.load"):
@@ -272,12 +272,12 @@ def test_every_pair_of_data_that_is_nearly_singular(small):
     dense = np.hstack([small, small[:, :1] + 1e-4 * np.random.default_rng(0).random((40, 1))])
     gram = dense.astype(np.float32).astype(np.float64)
     gram = gram.T @ gram
-    found = weights(mg.LRR(rank=10, l2=1e-9), dense)
-    np.testing.assert_allclose(found, np.linalg.solve(gram + 1e-9 * np.eye(10), gram), atol=1e-3)
+    actual = weights(mg.LRR(rank=10, l2=1e-9), dense)
+    np.testing.assert_allclose(actual, np.linalg.solve(gram + 1e-9 * np.eye(10), gram), atol=1e-3)
     assert mg.Spectrum(sp.csr_array(dense.astype(np.float32)), rank=10).rank == 10
 
 
-def test_a_filter_that_lets_nothing_through_is_told(world):
+def test_a_filter_that_is_zero_everywhere_is_warned_of(world):
     model = mg.RegularizedPCA(rank=3, l2=1e6)
     with pytest.warns(MonogramWarning, match="no direction passes"):
         model.fit(world)
@@ -309,12 +309,12 @@ def test_rg2_reaches_its_own_optimum(small):
 @pytest.mark.parametrize("solver", ["als", "newton_cg"])
 def test_rg2s_other_solvers_end_at_the_closed_form(world, solver):
     exact = mg.RG2(rank=5, l2=0.1).fit(world, dtype="float64")
-    found = mg.RG2(rank=5, l2=0.1, solver=solver, tolerance=1e-14, epochs=5000).fit(world, dtype="float64")
-    np.testing.assert_allclose(found.item_weights(), exact.item_weights(), atol=1e-3)
-    assert found.report_.solver == solver
-    record = np.array(found.report_.objectives)
+    actual = mg.RG2(rank=5, l2=0.1, solver=solver, tolerance=1e-14, epochs=5000).fit(world, dtype="float64")
+    np.testing.assert_allclose(actual.item_weights(), exact.item_weights(), atol=1e-3)
+    assert actual.report_.solver == solver
+    record = np.array(actual.report_.objectives)
     assert (np.diff(record) <= 1e-12 * record[0]).all()
-    assert found.report_.peak_bytes is None or found.report_.peak_bytes < found.report_.planned_bytes
+    assert actual.report_.peak_bytes is None or actual.report_.peak_bytes < actual.report_.planned_bytes
 
 
 def test_rg2s_plain_penalty_needs_an_iterative_solver(world):
@@ -328,7 +328,7 @@ def test_rg2s_plain_penalty_needs_an_iterative_solver(world):
         model.fit(world, memory=1000)
 
 
-def test_rg2_tells_when_epochs_were_too_few(world):
+def test_rg2_warns_of_too_few_epochs(world):
     with pytest.warns(MonogramWarning, match="not converged in 1 epochs"):
         mg.RG2(rank=4, l2=0.01, solver="als", epochs=1).fit(world)
 
@@ -388,7 +388,7 @@ def test_weights_whose_squares_leave_float32(monkeypatch, weight):
     np.testing.assert_allclose(scaled.values, plain.values * weight, rtol=1e-4)
 
 
-def test_pairs_lost_in_float32_are_told(monkeypatch):
+def test_pairs_lost_in_float32_are_warned_of(monkeypatch):
     from monogram.engine.lowrank import spectrum
 
     monkeypatch.setattr(spectrum, "SMALL", 10)
@@ -411,7 +411,7 @@ def test_forged_spectra_are_refused(world, tmp_path, damage):
     else:
         held.complete = "no"
     held.save(tmp_path / "forged.mono")
-    with pytest.raises(ModelFileError, match="does not hold a whole spectrum"):
+    with pytest.raises(ModelFileError, match="does not contain a complete spectrum"):
         mg.Spectrum.load(tmp_path / "forged.mono")
 
 
@@ -431,10 +431,10 @@ def of_users(dense, power):
 @pytest.mark.parametrize("power", [0.5, 1.0, 1.5])
 def test_a_weighted_spectrum_is_that_of_the_weighted_rows(small, power, solver):
     log = sp.csr_array(small.astype(np.float32))
-    found = mg.Spectrum(log, 9, user_power=power, dtype="float64", solver=solver)
+    actual = mg.Spectrum(log, 9, user_power=power, dtype="float64", solver=solver)
     _, sigma, right = np.linalg.svd(np.sqrt(of_users(small, power))[:, None] * small, full_matrices=False)
-    np.testing.assert_allclose(found.values, sigma[: found.rank], rtol=1e-10)
-    model = mg.RegularizedPCA(rank=RANK, l2=1.5).fit(found)
+    np.testing.assert_allclose(actual.values, sigma[: actual.rank], rtol=1e-10)
+    model = mg.RegularizedPCA(rank=RANK, l2=1.5).fit(actual)
     kept = right[:RANK].T * (np.maximum(sigma[:RANK] - 1.5, 0) / sigma[:RANK]) @ right[:RANK]
     np.testing.assert_allclose(model.item_weights(), kept, atol=1e-10)
     assert f"user_power {power:g}" in model.report_.note
@@ -472,10 +472,10 @@ def test_the_power_is_kept_with_the_spectrum(small, tmp_path):
     log = sp.csr_array(small.astype(np.float32))
     held = mg.Spectrum(log, 4, user_power=0.5, dtype="float64")
     held.save(tmp_path / "a.spectrum")
-    found = mg.Spectrum.load(tmp_path / "a.spectrum")
-    assert found.user_power == 0.5
-    assert "user_power=0.5" in repr(found)
-    again = found.refresh(log)
+    actual = mg.Spectrum.load(tmp_path / "a.spectrum")
+    assert actual.user_power == 0.5
+    assert "user_power=0.5" in repr(actual)
+    again = actual.refresh(log)
     assert again.user_power == 0.5
     np.testing.assert_allclose(again.values, held.values, rtol=1e-8)
     for target in ("plain", "rg2"):
@@ -492,6 +492,6 @@ def test_the_power_is_kept_with_the_spectrum(small, tmp_path):
         ({"user_power": 0.5, "target": "rg2"}, "RG² weighs users by the power 1"),
     ],
 )
-def test_a_power_that_cannot_be(small, given, text):
+def test_an_invalid_user_power_is_refused(small, given, text):
     with pytest.raises(ParameterError, match=text):
         mg.Spectrum(sp.csr_array(small.astype(np.float32)), 4, **given)

@@ -1,4 +1,4 @@
-"""Students: optimal where that is claimed, equal to the full-rank models at full rank, and within the contract."""
+"""Low-rank students: optimality, equality with the full-rank models at full rank, and the contract."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def test_the_dlae_is_optimal_among_all_of_its_rank(small, rank):
             near = u + size * rng.standard_normal(u.shape), v + size * rng.standard_normal(v.shape)
             assert dlae_cost(gram, full, *near)[0] > best
     for _ in range(5):
-        found = scipy.optimize.minimize(
+        actual = scipy.optimize.minimize(
             lambda flat: dlae_cost(gram, full, *flat.reshape(2, 9, rank)),
             rng.standard_normal(18 * rank),
             jac=True,
             method="L-BFGS-B",
         )
-        assert found.fun >= best * (1 - 1e-9)
+        assert actual.fun >= best * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("teaching", ["primal", "dual"])
@@ -69,9 +69,9 @@ def test_at_full_rank_it_is_the_full_rank_model(world, teaching, dtype):
         (mg.LowRankEDLAE(rank=99, solver="svd", **RATES), mg.EDLAE(**RATES)),
     ]
     for student, teacher in pairs:
-        found = student.fit(world, dtype=dtype, solver=teaching).item_weights()
+        actual = student.fit(world, dtype=dtype, solver=teaching).item_weights()
         expected = teacher.fit(world, dtype=dtype, solver=teaching).item_weights()
-        np.testing.assert_allclose(found, expected, atol=1e-6 if dtype == "float64" else 1e-5)
+        np.testing.assert_allclose(actual, expected, atol=1e-6 if dtype == "float64" else 1e-5)
 
 
 @pytest.mark.parametrize("model", [mg.LowRankDLAE, *SOLVERS])
@@ -84,7 +84,7 @@ def test_either_teacher_gives_the_same_student(world, model, dtype):
     np.testing.assert_allclose(dual, primal, atol=1e-6 if dtype == "float64" else 2e-3)
 
 
-def test_the_rank_is_what_was_asked(world):
+def test_the_rank_is_the_parameter(world):
     for rank in (1, 5, 20):
         model = mg.LowRankEDLAE(rank=rank, **RATES).fit(world, dtype="float64")
         assert model.weights_.left.shape == model.weights_.right.shape == (25, rank)
@@ -92,10 +92,10 @@ def test_the_rank_is_what_was_asked(world):
 
 
 @pytest.mark.parametrize("model", [mg.LowRankDLAE(rank=4), *(mg.LowRankEDLAE(rank=4, solver=s) for s in SOLVERS)])
-def test_an_item_nobody_used_has_no_weights(world, model):
-    found = model.fit(world).item_weights()
-    np.testing.assert_array_equal(found[13], 0)
-    np.testing.assert_array_equal(found[:, 13], 0)
+def test_an_item_without_events_has_no_weights(world, model):
+    actual = model.fit(world).item_weights()
+    np.testing.assert_array_equal(actual[13], 0)
+    np.testing.assert_array_equal(actual[:, 13], 0)
 
 
 def test_the_residual_covers_teacher_and_eigenpairs(world):
@@ -113,7 +113,7 @@ def test_the_dlae_keeps_the_contract():
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_low_rank_knows_two_tastes(solver):
+def test_a_low_rank_separates_two_groups(solver):
     log, history, answer = two_tastes()
     rank = 4 if solver == "zero_diagonal" else 2  # u_i·v_i = 0 leaves each item a direction less
     model = mg.LowRankEDLAE(rank=rank, l2=1, solver=solver).fit(log)
@@ -189,7 +189,7 @@ def test_no_deep_autoencoder_fits_below_the_svd_of_its_last_width(small, width):
 
 
 @pytest.mark.parametrize("solver", ["closed_form", "svd", "alternating", "admm", "zero_diagonal"])
-def test_a_teacher_that_knows_nothing(solver):
-    """Every user has one item: nothing goes together, and the student has rank 0."""
+def test_a_teacher_of_rank_zero(solver):
+    """Every user has one item: no items occur together, and the student has rank 0."""
     model = mg.LowRankEDLAE(rank=3, solver=solver).fit(sp.eye_array(7, dtype=np.float32).tocsr())
     np.testing.assert_array_equal(model.item_weights(), 0.0)

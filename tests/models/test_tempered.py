@@ -1,4 +1,4 @@
-"""Tempered: weights of users and a power of popularity, against its objective and against the models it contains."""
+"""Tempered, user weights and a power of popularity, against its objective and the models it contains."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_it_minimises_its_weighted_objective(power, solver, merge):
     assert (w * dense.sum(axis=1)).sum() == pytest.approx(dense.sum())
     rows = np.sqrt(w)[:, None] * dense
     roots = np.sqrt(2.5 + 0.4 / 0.6 * (rows**2).sum(axis=0))
-    found = weights(mg.Tempered(l2=2.5, dropout=0.4, user_power=power), log, solver=solver)
+    actual = weights(mg.Tempered(l2=2.5, dropout=0.4, user_power=power), log, solver=solver)
     for item in range(log.n_items):
         others = np.arange(log.n_items) != item
         left = np.vstack([rows[:, others], np.diag(roots[others])])
         right = np.concatenate([rows[:, item], np.zeros(others.sum())])
-        np.testing.assert_allclose(found[others, item], np.linalg.lstsq(left, right)[0], atol=1e-9)
-        assert found[item, item] == pytest.approx(0, abs=1e-12)
+        np.testing.assert_allclose(actual[others, item], np.linalg.lstsq(left, right)[0], atol=1e-9)
+        assert actual[item, item] == pytest.approx(0, abs=1e-12)
 
 
 def test_with_b_it_minimises_the_expected_weighted_loss():
@@ -70,7 +70,7 @@ def test_with_b_it_minimises_the_expected_weighted_loss():
     q = 1 - p
     gamma = q**2 * p + q**3 * b**2
     small = sp.csr_array(dense.astype(np.float32))
-    found = weights(mg.Tempered(l2=l2, dropout=p, b=b, user_power=0.5), small)
+    actual = weights(mg.Tempered(l2=l2, dropout=p, b=b, user_power=0.5), small)
 
     def loss(matrix):
         total = gamma * l2 * (matrix**2).sum()
@@ -81,11 +81,11 @@ def test_with_b_it_minimises_the_expected_weighted_loss():
                 total += weight * np.prod(np.where(kept, q, p)) * (error**2).sum()
         return total
 
-    best, rng = loss(found), np.random.default_rng(0)
+    best, rng = loss(actual), np.random.default_rng(0)
     for _ in range(20):
-        step = rng.standard_normal(found.shape)
-        assert loss(found + 1e-3 * step) > best
-        slope = (loss(found + 1e-5 * step) - loss(found - 1e-5 * step)) / 2e-5
+        step = rng.standard_normal(actual.shape)
+        assert loss(actual + 1e-3 * step) > best
+        slope = (loss(actual + 1e-5 * step) - loss(actual - 1e-5 * step)) / 2e-5
         assert abs(slope) < 1e-6 * best
 
 
@@ -94,8 +94,8 @@ def test_without_powers_it_is_edlae_or_deql(solver, tmp_path):
     log, how = world(), {"solver": solver, "scratch": tmp_path if solver == "disk" else None}
     shared = {"l2": 3, "dropout": 0.4}
     for b, other in ((0.0, mg.EDLAE(**shared)), (0.7, mg.DEQL(**shared, b=0.7))):
-        found = weights(mg.Tempered(**shared, b=b, user_power=0, item_power=0), log, **how)
-        np.testing.assert_allclose(found, weights(other, log, solver="primal"), atol=1e-10)
+        actual = weights(mg.Tempered(**shared, b=b, user_power=0, item_power=0), log, **how)
+        np.testing.assert_allclose(actual, weights(other, log, solver="primal"), atol=1e-10)
 
 
 @settings(max_examples=40)
@@ -115,12 +115,12 @@ def test_dual_equals_primal(seed, power, item_power, b, dropout, merge):
 
 
 @pytest.mark.parametrize("solver", ["disk", "matrix_free"])
-def test_the_other_solvers_too(solver, tmp_path):
+def test_disk_and_matrix_free_equal_primal(solver, tmp_path):
     model = mg.Tempered(l2=2, dropout=0.4, item_power=-0.3, b=0.5)
     expected = weights(model, world(), solver="primal")
-    found = weights(model, world(), solver=solver, scratch=tmp_path if solver == "disk" else None)
+    actual = weights(model, world(), solver=solver, scratch=tmp_path if solver == "disk" else None)
     assert model.report_.solver == solver
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(actual, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("solver", EXACT)
@@ -142,8 +142,8 @@ def test_a_training_user_is_scored_by_the_plain_history(solver, tmp_path):
 def test_float32_agrees_with_float64(solver):
     model = mg.Tempered(l2=2, user_power=0.7, item_power=0.3, b=0.5)
     expected = weights(model, world())
-    found = model.fit(world(), solver=solver).item_weights()
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    actual = model.fit(world(), solver=solver).item_weights()
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
     assert model.report_.residual < 1e-5
 
 
@@ -174,8 +174,8 @@ def test_the_item_power_multiplies_columns_by_the_number_of_users():
         counts = np.maximum((log.matrix.toarray() > 0).sum(axis=0), 0.5)
         for b in (0.0, 0.8):
             plain = weights(mg.Tempered(l2=2, b=b), log)
-            found = weights(mg.Tempered(l2=2, b=b, item_power=-0.6), log)
-            np.testing.assert_allclose(found, plain * counts**-0.6, atol=1e-12)
+            actual = weights(mg.Tempered(l2=2, b=b, item_power=-0.6), log)
+            np.testing.assert_allclose(actual, plain * counts**-0.6, atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", [*SOLVERS, "matrix_free"])
@@ -198,9 +198,9 @@ def test_another_head_costs_no_factorisation(solver):
 def test_other_weights_of_users_need_the_log():
     log = world()
     model = mg.Tempered(l2=2, dropout=0, user_power=0.6).fit(log, keep_gram=True)
-    with pytest.raises(ParameterError, match=r"user_power = 0\.2, where the model .* has 0\.6.*fit it on the log"):
+    with pytest.raises(ParameterError, match=r"user_power = 0\.2, but the model .* has 0\.6.*fit on the log"):
         model.changed(user_power=0.2)
-    with pytest.raises(ParameterError, match="user_power = 0, where"):
+    with pytest.raises(ParameterError, match="user_power = 0, but"):
         mg.EASE(l2=2).fit(model)
     plain = mg.Tempered(l2=2, dropout=0, user_power=0).fit(log, dtype="float64")
     np.testing.assert_array_equal(mg.EASE(l2=2).fit(plain, dtype="float64").item_weights(), weights(mg.EASE(l2=2), log))
@@ -213,8 +213,8 @@ def test_other_weights_of_users_need_the_log():
 def test_the_kept_gram_gives_another_l2():
     log = world()
     model = mg.Tempered(l2=2, user_power=0.6).fit(log, dtype="float64", keep_gram=True)
-    found = model.changed(l2=9, dropout=0.1).item_weights()
-    np.testing.assert_allclose(found, weights(mg.Tempered(l2=9, dropout=0.1, user_power=0.6), log), atol=1e-10)
+    actual = model.changed(l2=9, dropout=0.1).item_weights()
+    np.testing.assert_allclose(actual, weights(mg.Tempered(l2=9, dropout=0.1, user_power=0.6), log), atol=1e-10)
 
 
 @pytest.mark.parametrize("solver", [*SOLVERS, "matrix_free"])
@@ -223,21 +223,21 @@ def test_explanations_add_up_to_scores(solver):
     for user in ("u000", "u007", "u021"):
         history = model.history(user)
         for item in ("i00", "i09"):
-            told = model.explain(history, item)
+            caught = model.explain(history, item)
             score = model.score([history], [item])[0, 0]
-            assert sum(share for _, share in told.shares) == pytest.approx(score, abs=1e-8)
-            assert told.score == pytest.approx(score, abs=1e-8)
+            assert sum(share for _, share in caught.shares) == pytest.approx(score, abs=1e-8)
+            assert caught.score == pytest.approx(score, abs=1e-8)
 
 
 @pytest.mark.parametrize("solver", [*SOLVERS, "matrix_free"])
-def test_what_is_saved_is_what_was_fitted(solver, tmp_path):
+def test_saved_and_loaded_is_bit_equal(solver, tmp_path):
     model = mg.Tempered(l2=2, user_power=0.7, item_power=0.3, b=0.5).fit(world(), solver=solver, dtype="float64")
     model.save(tmp_path / "model.mono")
-    found = mg.load(tmp_path / "model.mono")
-    assert found.params() == model.params()
-    assert found.report_.unit == model.report_.unit is not None
-    np.testing.assert_array_equal(found.item_weights(), model.item_weights())
-    assert found.recommend(k=5).rows() == model.recommend(k=5).rows()
+    actual = mg.load(tmp_path / "model.mono")
+    assert actual.params() == model.params()
+    assert actual.report_.unit == model.report_.unit is not None
+    np.testing.assert_array_equal(actual.item_weights(), model.item_weights())
+    assert actual.recommend(k=5).rows() == model.recommend(k=5).rows()
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ def refitted(model, log, **how):
     gram=st.booleans(),
     merge=st.sampled_from(["binary", "sum"]),
 )
-def test_changes_end_where_a_fit_with_the_recorded_factor_does(seed, power, b, solver, gram, merge):
+def test_updates_equal_a_fit_with_the_recorded_factor(seed, power, b, solver, gram, merge):
     """Users come, go and do more; nobody else's weight moves."""
     log, more, rng = world(seed, merge=merge), world(seed + 1, users=10, merge=merge), np.random.default_rng(seed)
     how = {"dtype": "float64", "solver": "primal" if gram else solver, "keep_gram": gram}
@@ -295,21 +295,21 @@ def test_changes_end_where_a_fit_with_the_recorded_factor_does(seed, power, b, s
 
 @pytest.mark.usefixtures("no_refit")
 @pytest.mark.parametrize("solver", [*SOLVERS, "matrix_free"])
-def test_a_loaded_model_changes_with_the_factor_of_its_fit(solver, tmp_path):
+def test_a_loaded_model_is_updated_with_the_factor_of_its_fit(solver, tmp_path):
     log = world()
     how = {"dtype": "float64", "solver": solver}
     model = mg.Tempered(l2=3, dropout=0.4, user_power=0.7, item_power=0.3).fit(part(log, range(25)), **how)
     model.save(tmp_path / "model.mono")
-    found = mg.load(tmp_path / "model.mono").add_users(part(log, range(25, 40)))
+    actual = mg.load(tmp_path / "model.mono").add_users(part(log, range(25, 40)))
     expected = refitted(model, log, **how)
-    np.testing.assert_allclose(found.item_weights(), expected.item_weights(), atol=1e-9)
+    np.testing.assert_allclose(actual.item_weights(), expected.item_weights(), atol=1e-9)
     anew = mg.Tempered(**model.params()).fit(log, **how)
-    assert found.report_.unit == model.report_.unit != anew.report_.unit
-    assert not np.allclose(found.item_weights(), anew.item_weights(), atol=1e-9)
+    assert actual.report_.unit == model.report_.unit != anew.report_.unit
+    assert not np.allclose(actual.item_weights(), anew.item_weights(), atol=1e-9)
 
 
 @pytest.mark.parametrize("solver", [*SOLVERS, "matrix_free"])
-def test_a_file_without_the_factor_cannot_be_changed(solver, tmp_path):
+def test_a_file_without_the_factor_cannot_be_updated(solver, tmp_path):
     path = tmp_path / "model.mono"
     mg.Tempered(l2=3).fit(world(), solver=solver).save(path)
     stored = store.load(path)
@@ -331,7 +331,7 @@ def test_a_forged_weight_of_a_user_is_an_error(tmp_path):
             mg.load(path)
 
 
-def test_a_refit_in_place_of_a_change_keeps_the_factor():
+def test_a_refit_in_place_of_an_update_keeps_the_factor():
     log = world()
     model = mg.Tempered(l2=3, user_power=0.7).fit(part(log, range(25)), dtype="float64")
     unit = model.report_.unit

@@ -1,4 +1,4 @@
-"""TwoStep against its definition: the weights of Tempered, and their product with themselves."""
+"""TwoStep against its definition: the weights B of Tempered, and B²."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def islands(number, seed=0, users=60, items=40):
 @pytest.mark.parametrize(("number", "users"), [(3, 60), (30, 60), (400, 60), (400, 1200)])
 def test_small_parts_of_a_log_do_not_take_the_place_of_directions(number, users, dtype):
     log, rank = islands(number, users=users), 5
-    found = directions(log, rank, FitOptions(dtype=dtype))
+    actual = directions(log, rank, FitOptions(dtype=dtype))
     space = projection(log.matrix.toarray().astype(np.float64), rank)
-    np.testing.assert_allclose(found @ found.T, space, atol=1e-3 if dtype == "float32" else 1e-7)
+    np.testing.assert_allclose(actual @ actual.T, space, atol=1e-3 if dtype == "float32" else 1e-7)
 
 
 @settings(max_examples=15)
@@ -114,40 +114,40 @@ def test_without_the_second_step_it_is_tempered(solver):
     np.testing.assert_allclose(one.item_weights(), other.item_weights(), atol=1e-12)
 
 
-def alike(l2, solver="dual", dtype="float32"):
-    """Ten items that are one, nine hundred of them: rounding grows in a second step."""
+def equal_columns_fit(l2, solver="dual", dtype="float32"):
+    """A fit on 90 columns, each repeated ten times: the second step amplifies rounding errors."""
     base = np.random.default_rng(1).random((300, 90)) < 0.2
     log = mg.Interactions.from_csr(sp.csr_array(np.repeat(base, 10, axis=1).astype(np.float32)))
     return mg.TwoStep(l2=l2, dropout=0).fit(log, solver=solver, dtype=dtype)
 
 
-def test_lists_that_rounding_spoils_are_told_of():
-    with pytest.warns(MonogramWarning, match="not exact.*use dtype='float64', or try solver='primal'") as told:
-        model = alike(0.5)
-    assert len(told) == 1
+def test_lists_with_large_rounding_errors_are_warned_of():
+    with pytest.warns(MonogramWarning, match="not exact.*use dtype='float64', or try solver='primal'") as caught:
+        model = equal_columns_fit(0.5)
+    assert len(caught) == 1
     rows, every = model.log_.matrix, np.arange(model.log_.n_items)
     listed = model.weights_.best(rows, Eligible.all_but(rows), 20, 1)
-    exact = alike(0.5, dtype="float64").weights_.score(rows, every, 1)
+    exact = equal_columns_fit(0.5, dtype="float64").weights_.score(rows, every, 1)
     off = np.abs(listed.scores - np.take_along_axis(exact, listed.items, 1)).max() / listed.scores.max()
     assert 0.01 < off < 4 * model.report_.error
 
 
-def test_lists_that_are_no_numbers_are_refused_whatever_was_told_before(monkeypatch):
+def test_scores_that_are_not_finite_are_refused_after_a_warning_too(monkeypatch):
     monkeypatch.setattr(TwoStepDual, "error", lambda *_: np.nan)
     monkeypatch.setattr(two_step, "exact_enough", lambda _: False)
     with pytest.raises(NumericalError, match="not finite"):
         mg.TwoStep(l2=2).fit(world(), solver="dual")
 
 
-def test_too_little_memory_is_told_before_the_directions(monkeypatch):
+def test_too_little_memory_is_refused_before_the_directions(monkeypatch):
     monkeypatch.setattr(two_step, "directions", lambda *_: pytest.fail("begun"))
     with pytest.raises(MemoryBudgetError):
         mg.TwoStep(low_pass=1, rank=4).fit(world(), memory=1_000_000)
 
 
-def test_all_directions_are_told_to_be_of_no_use():
+def test_a_projection_on_all_directions_is_warned_of():
     log = world()
-    with pytest.warns(MonogramWarning, match="low_pass changes no list: the log has 24 directions"):
+    with pytest.warns(MonogramWarning, match="low_pass changes no list: rank includes all 24 directions"):
         model = mg.TwoStep(l2=2, low_pass=3, rank=24).fit(log)
     lists = [[row["item"] for row in one.recommend(k=5)] for one in (model, mg.TwoStep(l2=2).fit(log))]
     assert lists[0] == lists[1]
@@ -159,10 +159,10 @@ def test_all_directions_are_told_to_be_of_no_use():
 @pytest.mark.parametrize(
     ("l2", "solver", "dtype"), [(50, "dual", "float32"), (0.5, "primal", "float32"), (0.5, "dual", "float64")]
 )
-def test_nothing_is_said_of_lists_that_are_exact(l2, solver, dtype):
+def test_exact_lists_give_no_warning(l2, solver, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert alike(l2, solver, dtype).report_.error < 1e-3
+        assert equal_columns_fit(l2, solver, dtype).report_.error < 1e-3
 
 
 @pytest.mark.parametrize("low_pass", [0, 0.4])
@@ -175,20 +175,20 @@ def test_the_dual_ranks_by_its_scores(dtype, low_pass):
     new = sp.random_array((30, log.n_items), density=0.2, rng=0, dtype=np.float32, format="csr")
     new.data[:] = 1
     histories = sp.vstack([log.matrix, new]).tocsr()
-    found = model.weights_.best(histories, Eligible.all_but(histories), k, 2)
+    actual = model.weights_.best(histories, Eligible.all_but(histories), k, 2)
     scores = model.weights_.score(histories, np.arange(log.n_items), 2)
     near = 1e-12 if dtype == "float64" else 2e-5
     for row in range(histories.shape[0]):
         seen = histories[[row]].indices
         one = model.weights_.best(histories[[row]], Eligible.all_but(histories[[row]]), k, 1)
-        assert one.items[0].tolist() == found.items[row].tolist()
-        np.testing.assert_allclose(one.scores[0], found.scores[row], rtol=near)
+        assert one.items[0].tolist() == actual.items[row].tolist()
+        np.testing.assert_allclose(one.scores[0], actual.scores[row], rtol=near)
         open_ = np.delete(scores[row], seen)
-        count = found.counts[row]
+        count = actual.counts[row]
         assert count == min(k, len(open_))
-        assert not np.isin(found.items[row, :count], seen).any()
+        assert not np.isin(actual.items[row, :count], seen).any()
         np.testing.assert_allclose(
-            found.scores[row, :count], np.sort(open_)[::-1][:count], atol=near * np.abs(scores).max()
+            actual.scores[row, :count], np.sort(open_)[::-1][:count], atol=near * np.abs(scores).max()
         )
 
 
@@ -217,7 +217,7 @@ def test_single_precision_is_near(solver):
 
 @pytest.mark.parametrize("low_pass", [0, 0.4])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_it_comes_back_from_its_file(solver, low_pass, tmp_path):
+def test_saved_and_loaded_is_the_same_model(solver, low_pass, tmp_path):
     log = world()
     model = mg.TwoStep(l2=3, second=0.6, item_power=0.1, low_pass=low_pass, rank=5).fit(log, solver=solver)
     model.save(tmp_path / "model")
@@ -230,7 +230,7 @@ def test_it_comes_back_from_its_file(solver, low_pass, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "value", "said"), [("share", [1.5], "share"), ("factors", -1.0, "factor")])
-def test_a_file_with_strange_weights_is_refused(name, value, said):
+def test_a_file_with_invalid_weights_is_refused(name, value, said):
     weights = mg.TwoStep(l2=3).fit(world(), solver="dual").weights_
     tensors = {one: array.copy() for one, array in weights.tensors().items()}
     tensors[name][...] = value
@@ -239,7 +239,7 @@ def test_a_file_with_strange_weights_is_refused(name, value, said):
 
 
 @pytest.mark.parametrize("basis", [np.zeros((3, 2)), np.zeros(25), np.array(1.0), np.zeros((25, 2), np.int32)])
-def test_a_file_with_a_strange_basis_is_refused(basis):
+def test_a_file_with_an_invalid_basis_is_refused(basis):
     weights = mg.TwoStep(l2=3, low_pass=1, rank=2).fit(world(), solver="dual").weights_
     with pytest.raises(ModelFileError, match="'basis' of shape"):
         TwoStepDual.from_tensors(weights.tensors() | {"basis": basis}, weights.first.training)
@@ -274,7 +274,7 @@ def test_the_plan_counts_the_product_where_it_is_formed():
     assert costs["dual"][0] == costs["dual"][1]
 
 
-def test_what_it_does_not_do_is_said():
+def test_unsupported_arguments_are_refused():
     log = world()
     with pytest.raises(ParameterError, match="disk"):
         mg.TwoStep().fit(log, solver="disk")
@@ -285,7 +285,7 @@ def test_what_it_does_not_do_is_said():
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_it_says_that_it_cannot_be_changed(solver):
+def test_updates_are_refused(solver):
     model = mg.TwoStep(l2=3).fit(world(), solver=solver)
     with pytest.raises(ParameterError, match="TwoStep cannot be changed without a refit; models that can: EASE"):
         updates.check(model)

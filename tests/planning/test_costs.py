@@ -1,4 +1,4 @@
-"""The cost functions: what they grow with, and which way is cheaper."""
+"""The cost functions: what the costs grow with, and which solver is cheaper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan: which solver, how many bytes, what is refused, and whether the measured peak agrees."""
+"""Plans: the chosen solver, its bytes, the refusals, and the agreement with the measured peak."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_the_plan_says_why_a_solver_was_chosen():
     dual = mg.EASE().plan((29_858, 40_981, 810_128), memory="40 GB")
     assert "dual: 2.6 times fewer flops than primal" in str(dual)
     primal = mg.EASE().plan((40_000, 40_981, 810_128), memory="40 GB")
-    assert "primal: it answers more quickly, and the dual is not 2 times cheaper" in str(primal)
+    assert "primal: it ranks more quickly, and the dual is not 2 times cheaper" in str(primal)
     assert mg.EASE().plan((40_000, 40_981, 810_128), memory="40 GB", solver="dual").why == "", "it was asked for"
 
 

@@ -24,13 +24,13 @@ class Changed:
     Attributes
     ----------
     log : the new log
-    gone : rows of the former log that are not in the new one, or moved to its end
-    come : number of rows at the end of the new log that are new or changed
+    removed_rows : rows of the former log that are not in the new one, or moved to its end
+    n_added : number of rows at the end of the new log that are new or changed
     """
 
     log: Interactions
-    gone: Indices
-    come: int
+    removed_rows: Indices
+    n_added: int
 
 
 def with_items(log: Interactions, ids: list[Any]) -> Interactions:
@@ -40,27 +40,27 @@ def with_items(log: Interactions, ids: list[Any]) -> Interactions:
     return replace(log, matrix=sp.csr_array(arrays, shape=(log.n_users, len(items))), items=items)
 
 
-def without_users(log: Interactions, gone: Indices) -> Changed:
+def without_users(log: Interactions, removed: Indices) -> Changed:
     """The log without some of its rows; the items stay the same."""
-    stay = np.setdiff1d(np.arange(log.n_users), gone)
+    stay = np.setdiff1d(np.arange(log.n_users), removed)
     matrix, times = _part(log, stay)
     if not matrix.nnz:
         raise DataError(
-            f"without these {len(gone):,} users none of the log's {log.n_events:,} events is left to learn from; "
+            f"without these {len(removed):,} users none of the log's {log.n_events:,} events is left to learn from; "
             "keep some users, or fit a new log"
         )
-    return Changed(replace(log, matrix=matrix, users=log.users.part(stay), times=times), gone, 0)
+    return Changed(replace(log, matrix=matrix, users=log.users.part(stay), times=times), removed, 0)
 
 
-def exchanged(log: Interactions, gone: Indices, more: Interactions) -> Changed:
+def exchanged(log: Interactions, removed: Indices, more: Interactions) -> Changed:
     """Remove rows and add another log in one change, which may replace every user."""
-    if not len(gone):
+    if not len(removed):
         return with_users(log, more)
-    then = with_users(_emptied(log, gone), more)  # a user who is removed and added again counts as added
-    stay = np.setdiff1d(np.arange(log.n_users), then.gone)
-    left = np.flatnonzero(np.isin(stay, gone))
+    then = with_users(_emptied(log, removed), more)  # a user who is removed and added again counts as added
+    stay = np.setdiff1d(np.arange(log.n_users), then.removed_rows)
+    left = np.flatnonzero(np.isin(stay, removed))
     last = without_users(then.log, left).log if len(left) else then.log
-    return Changed(last, np.union1d(gone, then.gone), then.come)
+    return Changed(last, np.union1d(removed, then.removed_rows), then.n_added)
 
 
 def _emptied(log: Interactions, rows: Indices) -> Interactions:
@@ -87,7 +87,7 @@ def with_users(log: Interactions, more: Interactions) -> Changed:
     )  # known users without new events do not change
     places = places[active]
     old = np.flatnonzero(places >= 0)
-    gone, stay = np.sort(places[old]), np.setdiff1d(np.arange(log.n_users), places[old])
+    removed, stay = np.sort(places[old]), np.setdiff1d(np.arange(log.n_users), places[old])
     timed = log.times is not None and more.times is not None
     before, first = _part(log, places[old])
     after, then = _part(more, active)
@@ -106,7 +106,7 @@ def with_users(log: Interactions, more: Interactions) -> Changed:
     matrix = sp.csr_array(sp.vstack([matrix, added.matrix(log.n_items)], format="csr"))
     users = log.users.part(stay).extended(more.users.ids(active))
     all_times = np.concatenate([times, added.times]) if timed else None
-    return Changed(replace(log, matrix=matrix, users=users, times=all_times), gone, len(active))
+    return Changed(replace(log, matrix=matrix, users=users, times=all_times), removed, len(active))
 
 
 def _part(log: Interactions, rows: Indices) -> tuple[Any, Any]:

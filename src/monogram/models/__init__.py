@@ -1,1 +1,1 @@
-"""Thin classes: parameters, fit, weights."""
+"""Models: parameters, formulas, fits, updates and files of all recommenders in the package."""

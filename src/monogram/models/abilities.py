@@ -1,7 +1,7 @@
-"""What a model class says about its fit: whether it runs in epochs, and what it shares with other models.
+"""Declarations on a model class: whether its fit runs in epochs, and which computation it shares with other models.
 
-Other packages read these values from the class. So no package keeps a list of models, and a registered model from
-outside is treated as the models of this package are.
+Other packages read these declarations from the class instead of keeping lists of models. So a model that another
+package registers is treated like the models of this package.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ Reading = Literal["fit", "heads", "two_steps"]
 
 @dataclass(frozen=True)
 class EpochTraining:
-    """A fit that runs in at most `epochs` epochs, a parameter of the model.
+    """A fit that runs in epochs, at most as many as the model's parameter `epochs`.
 
     Parameters
     ----------
-    solvers : values of the parameter `solver` whose fit runs in epochs; empty: every fit does
-    observable : whether the fit calls the observer of an `ObservedLog` between epochs, so that it can be stopped early
+    solvers : values of the parameter `solver` with which the fit runs in epochs; empty: with every value
+    observable : whether the fit calls `FitInputs.between` after each epoch, so that it can be stopped early
     """
 
     solvers: tuple[str, ...] = ()
@@ -40,10 +40,10 @@ class SharedFit:
     ----------
     computation : "inverse" (a factorisation of S + Λ) or "spectrum" (singular pairs of the log)
     key : (recipe, penalties) of an inverse; the target of a spectrum
-    reading : how a model is obtained from the shared computation
-        "fit": `fit` takes the `Inverse` or the `Spectrum` in place of the log. "heads": its weights are those of the
-        inverse with rescaled columns (the `head` of its formula), so that many models rank from one pass of scores.
-        "two_steps": as `TwoStep`, from the scores of one and of two steps.
+    reading : how the weights of a model follow from the shared computation
+        "fit": `fit` accepts the `Inverse` or the `Spectrum` in place of the log. "heads": the weights are B with
+        rescaled columns (the `head` of the formula), so that one pass of scores ranks for many models. "two_steps": as
+        `TwoStep`, from the scores of one step and of two steps.
     """
 
     computation: Literal["inverse", "spectrum"]

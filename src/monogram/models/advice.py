@@ -1,6 +1,6 @@
-"""Advice for errors of the engine: the engine states what failed, the models know which parameter changes that.
+"""Advice for errors of the engine, which states what failed but knows no parameter of a model.
 
-Each function is a context manager, and a decorator too.
+The context managers add the parameters to change to the message; they can also be used as decorators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, 
 
 @contextmanager
 def inverse_advice() -> Iterator[None]:
-    """Name `l2`, `dtype` and `scratch` where a matrix cannot be factored or a folder cannot hold the files."""
+    """Add `l2` and `dtype` to a numerical error, and `scratch` to an error of the folder for large files."""
     try:
         yield
     except NumericalError as error:
@@ -29,12 +29,12 @@ def inverse_advice() -> Iterator[None]:
 
 @contextmanager
 def spectrum_advice(dtype: str) -> Iterator[None]:
-    """Name what to change where eigenpairs do not converge, or where a product overflows."""
+    """Add rank and precision to an error of eigenpairs that do not converge or of products that overflow."""
     try:
         yield
     except ConvergenceError as error:
-        finer = "use dtype='float64'" if dtype == "float32" else "raise the tolerance"
-        raise NumericalError(f"{error}; ask for a lower rank, or {finer}") from error
+        advice = "use dtype='float64'" if dtype == "float32" else "raise the tolerance"
+        raise NumericalError(f"{error}; use a lower rank, or {advice}") from error
     except NumericalError as error:
         raise NumericalError(f"{error}: use dtype='float64', or smaller weights") from error
 
@@ -49,5 +49,5 @@ def sparsity_advice() -> Iterator[None]:
 
 
 def warn_of_restart(reason: str) -> None:
-    """Warn that a fit on disk could not resume from what an earlier one left."""
+    """Warn that a fit on disk cannot resume from the files of an earlier one."""
     warnings.warn(f"{reason}: the fit starts again from the beginning", MonogramWarning, stacklevel=2)

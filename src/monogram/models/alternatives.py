@@ -1,4 +1,4 @@
-"""Models that fit a memory budget, for the message of one that does not."""
+"""Models that fit a memory budget, named in the error message of a model that does not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from monogram.planning.size import Size
 
 
 def fitting(size: Size, options: FitOptions, *, without: str = "") -> tuple[Alternative, ...]:
-    """Of each model that names `lean_settings`, the first setting that fits; `without` leaves out a model by name."""
+    """For each model with `lean_settings`, the first setting that fits the budget of the options.
+
+    Parameters
+    ----------
+    without : name of a model to leave out
+    """
     alternatives = []
     plain = replace(options, solver="auto", keep_gram=False, cluster=None, scratch=None)
     for name, model_class in MODELS.items():

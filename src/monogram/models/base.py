@@ -1,4 +1,4 @@
-"""What every recommender does: fit, score, recommend, similar, explain, save."""
+"""`Recommender`, the base class of all models: fit, plan, recommend, score, explain, similar, prune, save."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError
 from monogram.models import alternatives, clusters, parameters
@@ -39,53 +39,57 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False)
 class Recommender:
-    """Base of the models. A model is a dataclass of its parameters and one method, `_fit`, that gives weights.
+    """Base class of the models. A model is a dataclass of its parameters with a method `_fit` that returns weights.
 
     Attributes
     ----------
+    log_ : Interactions
+        The training log.
+    weights_ : Weights
+        The learned weights.
     report_ : Report
-        How the last fit went.
+        Solver, time, memory and accuracy of the last fit.
     pruning_ : Pruning or None
-        What was left out of the weights; see `prune`.
+        How the weights were pruned; see `prune`.
     """
 
     name: ClassVar[str]
     solvers: ClassVar[tuple[str, ...]] = SOLVERS
-    epoch_training: ClassVar[EpochTraining | None] = None  # how the fit runs in epochs; None: it does not
-    on_cluster: ClassVar[bool] = False  # whether it can be fitted on a cluster
+    epoch_training: ClassVar[EpochTraining | None] = None  # None: the fit does not run in epochs
+    on_cluster: ClassVar[bool] = False  # whether the model can be fitted on a cluster
     updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
     keeps_gram: ClassVar[bool] = False  # whether fit(keep_gram=True) can keep the Gram beside the weights
-    # Parameters with which it takes far less memory than a square array, the best first; the message of a fit over its
-    # memory budget names the first that fits.
+    # Parameters with which the model takes far less memory than a square array, the best first. The error message of a
+    # fit over its memory budget names the first that fits.
     lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ()
 
     def __post_init__(self) -> None:
         parameters.check(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Parameters are frozen once a model is fitted: its weights are those of the parameters it was fitted with."""
+        """Set an attribute; a parameter of a fitted model is read-only, because the weights depend on it."""
         if name in type(self).__dataclass_fields__ and "weights_" in self.__dict__:
-            way = f"changed({name}={value!r}) gives" if hasattr(self, "changed") else "make and fit"
+            advice = f"changed({name}={value!r}) gives" if hasattr(self, "changed") else "make and fit"
             raise ParameterError(
                 f"{name} = {value!r}, but this {type(self).__name__} is fitted with {name} = {getattr(self, name)!r}; "
-                f"{way} a new model"
+                f"{advice} a new model"
             )
         super().__setattr__(name, value)
 
     def __copy__(self) -> Self:
-        """A model of its own: a change of either leaves the other as it is. Until then they share their arrays."""
+        """An independent model. Both share their arrays until one of them is changed."""
         fresh = type(self)(**self.params())
         if "weights_" in self.__dict__:
             fresh.adopt(self.log_, copy.copy(self.weights_.seal()), self.report_, self.pruning_)
         return fresh
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """As `copy.copy`: what would be written to is copied when it is."""
+        """The same as `copy.copy`: arrays are copied when one of the models is changed."""
         return self.__copy__()
 
     def params(self) -> dict[str, Any]:
         """The parameters by name."""
-        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def fit(
         self,
@@ -100,30 +104,31 @@ class Recommender:
         progress: Callable[[str, float], None] | None = None,
         cluster: Any = None,
     ) -> Self:
-        """Learn from a log; what was learned before is forgotten.
+        """Learn weights from a log; the state of an earlier fit is discarded.
 
         Parameters
         ----------
         log : Interactions, CSR matrix, or anything `monogram.read` takes
         dtype : "float32" or "float64"
         memory : bytes, or a text such as "8 GB"
-            What the fit may take; by default what is free, less a margin. More is refused before it is allocated.
+            The memory that the fit may use; by default the free memory, less a margin. A fit that needs more raises
+            MemoryBudgetError before anything is allocated.
         threads : int
             By default all cores.
         solver : "auto", "primal" or "dual"; for full-rank models also "disk" or "matrix_free"
         keep_gram : bool
-            Full-rank models: keep S = XᵀX beside the weights, and in the file, so that `changed` can give the model
-            with another l2 or dropout. A second square array over the items; the solver is then "primal".
+            Full-rank models: keep S = XᵀX beside the weights, and in the file, so that `changed` can compute the model
+            with another l2 or dropout. It is a second square array over the items; the solver is then "primal".
         scratch : folder, optional
-            Where a fit on disk makes its large files; named, "auto" takes the disk where nothing fits in memory. With
-            solver="disk" alone it is the system's folder for temporary files. The files go when the model goes; those
-            of a fit that was stopped stay, and the same fit goes on from them.
+            The folder for the large files of a fit on disk. Where it is given, "auto" uses the disk if nothing fits in
+            memory. With solver="disk" the default is the system's folder for temporary files. The files are deleted
+            with the model. The files of an interrupted fit stay, and the same fit resumes from them.
         progress : callable, optional
-            Receives the name of the stage and the work done in it since the last call. Where it has a method `planned`,
-            that receives the plan of the fit first.
+            Receives the name of the stage and the work done in it since the last call. Its method `planned`, where it
+            has one, receives the plan of the fit first.
         cluster : `distributed.Client`, an address such as "tcp://host:8786", or "local:N" for N processes; optional
-            Where the work is done: full-rank and spectral models. The result comes here, and must fit in `memory`. A
-            lost worker changes nothing in it. Needs the extra `dask`.
+            Full-rank and spectral models: the workers compute the weights, which must fit in `memory` of this process.
+            The result does not change if a worker is lost. Needs the extra `dask`.
         """
         if log is self:
             raise ParameterError("a model cannot be fitted on itself; give it the log, or use `changed`")
@@ -133,12 +138,12 @@ class Recommender:
         options: dict[str, Any] = {"dtype": check_dtype(dtype), "threads": parallel.count(threads)}
         options |= {"solver": self._solver(solver, keep_gram), "keep_gram": keep_gram, "progress": progress}
         inputs = self.inputs(log)
-        with clusters.connection(cluster) as held:
+        with clusters.connection(cluster) as connected:
             scratch = scratch_folder(scratch, solver)
-            return self.fit_from(inputs, FitOptions.parse(memory=memory, scratch=scratch, cluster=held, **options))
+            return self.fit_from(inputs, FitOptions.parse(memory=memory, scratch=scratch, cluster=connected, **options))
 
     def fit_from(self, inputs: FitInputs, options: FitOptions) -> Self:
-        """Learn from inputs that are prepared, with options that are checked: what `fit` calls."""
+        """Fit with prepared inputs and checked options; `fit` calls this method."""
         self.unfit()
         self.__post_init__()  # a parameter may have been changed since the last check
         with parallel.blas_threads(options.threads):
@@ -167,7 +172,7 @@ class Recommender:
         scratch: str | Path | None = None,
         cluster: Any = None,
     ) -> Plan:
-        """What `fit` with the same arguments would cost; nothing large is allocated.
+        """The cost of `fit` with the same arguments; nothing large is allocated.
 
         Parameters
         ----------
@@ -183,19 +188,19 @@ class Recommender:
         options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
         options |= {"solver": self._solver(solver, keep_gram), "scratch": scratch_folder(scratch, solver)}
         clusters.check(self, cluster, solver)
-        with clusters.connection(cluster) as held:
-            return self._full_plan(size, FitOptions.parse(cluster=held, **options))
+        with clusters.connection(cluster) as connected:
+            return self._full_plan(size, FitOptions.parse(cluster=connected, **options))
 
     def shared_fit(self) -> SharedFit | None:
         """The computation on a log that this model shares with other models; None where it shares none."""
         return None
 
     def _on_cluster(self) -> bool:
-        """Whether it can be fitted on a cluster with these parameters."""
+        """Whether the model can be fitted on a cluster with its present parameters."""
         return self.on_cluster
 
     def _solver(self, solver: str, keep_gram: bool) -> str:
-        """The solver to use, checked."""
+        """The solver to use; ParameterError where the model does not have the solver or cannot keep the Gram."""
         if keep_gram:
             raise ParameterError(
                 f"keep_gram = True, but {type(self).__name__} keeps no Gram; leave keep_gram out, or use one of "
@@ -204,18 +209,18 @@ class Recommender:
         return check_solver(solver, self.solvers)
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs; by default sums over the events."""
+        """The plan of a fit on a log of this size; by default the cost of one sum over the events."""
         return Plan.of(size, counting(size), dtype=options.dtype, budget=options.budget)
 
     def _full_plan(self, size: Size, options: FitOptions) -> Plan:
-        """The plan, with other models that fit where this one does not."""
+        """The plan; where it is over the memory budget, with other models that fit."""
         plan = self.plan_size(size, options)
         if plan.chosen.bytes <= plan.budget:
             return plan
         return dataclasses.replace(plan, alternatives=alternatives.fitting(size, options, without=self.name))
 
     def _chosen(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Cost:
-        """The cost of the solver that the plan chose; a fit plans once, and is refused where the plan does not fit."""
+        """The cost of the chosen solver; the plan is made once per fit. An error where the plan does not fit."""
         if report.plan is None:
             report.plan = self._full_plan(measure(inputs.log.matrix), options)
             if hasattr(options.progress, "planned"):
@@ -223,34 +228,35 @@ class Recommender:
         return report.plan.require().chosen
 
     def inputs(self, source: Any) -> FitInputs:
-        """What `fit` was given, as inputs: a log, or for some models a factorisation of one."""
+        """The argument of `fit` as inputs: a log, or for some models a factorisation of a log."""
         return FitInputs(as_interactions(source))
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
-        raise TypeError(f"{type(self).__name__} must define _fit(inputs, options, report), which gives weights")
+        """Compute the weights."""
+        raise TypeError(f"{type(self).__name__} must define _fit(inputs, options, report), which returns weights")
 
     def _warm(self, options: FitOptions) -> None:
-        """Compile what the fit will call, so that time and memory are counted for the work alone."""
+        """Compile the kernels of the fit, so that its measured time and memory do not include the compiler."""
 
     def inverse(self) -> Inverse:
-        """The inverse that the weights of a fitted full-rank model hold; an error for all other models."""
+        """The inverse that the weights of a fitted full-rank model contain; an error for all other models."""
         raise ParameterError(
-            f"{type(self).__name__} has no inverse that another model could be fitted from; fit on the log"
+            f"{type(self).__name__} has no inverse from which another model can be fitted; fit on the log"
         )
 
     def adopt(self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None) -> None:
-        """Become fitted with these parts: what a fit, an update or a file gives."""
+        """Set the state of a fitted model, as computed by a fit or an update, or read from a file."""
         self.log_, self.weights_, self.report_, self.pruning_ = log, weights, report, pruning
 
     def unfit(self) -> None:
-        """Forget what was learned; the parameters stay."""
+        """Discard the state of a fit; the parameters stay."""
         for name in ("log_", "weights_", "report_", "pruning_"):
             self.__dict__.pop(name, None)
 
     def fitted(self) -> tuple[Interactions, Weights]:
-        """The log and the weights; a NotFittedError where there are none."""
+        """The log and the weights; NotFittedError where the model is not fitted."""
         if "weights_" not in self.__dict__:
-            raise NotFittedError(f"this {type(self).__name__} has learned nothing yet: call fit(log) first")
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(log) first")
         return self.log_, self.weights_
 
     def recommend(
@@ -336,7 +342,7 @@ class Recommender:
         rows = ranking.item_histories(ranking.id_list(items), log)
         return ranking.recommend(weights, rows, log.items, k=k, threads=threads, names=("item", "similar"))
 
-    def score(self, histories: Any, items: Any = None, *, threads: int | None = None) -> NDArray[np.float64]:
+    def score(self, histories: Any, items: Any = None, *, threads: int | None = None) -> Float64:
         """Scores of items for each history (histories × items); by default all items, in the order of `log_.items`.
 
         An unknown item has the score NaN, and a warning names it.
@@ -366,7 +372,7 @@ class Recommender:
         """A known user's training history: item id → weight."""
         return self.fitted()[0].history(user)
 
-    def item_weights(self) -> NDArray[np.float64]:
+    def item_weights(self) -> Float64:
         """W as a dense array, in the order of `log_.items`; for small catalogues."""
         log, weights = self.fitted()
         needed = 8 * log.n_items**2
@@ -378,28 +384,30 @@ class Recommender:
         return weights.columns(np.arange(log.n_items))
 
     def prune(self, keep: int, *, seed: int = 0, threads: int | None = None) -> Self:
-        """A smaller model: of the weights towards each item, only the `keep` largest by magnitude.
+        """A copy of the model with sparse weights: the `keep` largest by magnitude in each column of W.
 
-        Each item keeps weights of its own (a column of W), so that each can still be recommended; what stands on the
-        diagonal is kept beside them. This model stays as it is. The new one has `pruning_`, which says how much smaller
-        it is and how much of the lists changed: the overlap of the first 20 items, for up to 1,000 users of the log
-        drawn with the seed. Its `report_` is that of the fit.
+        Every column keeps weights, so that every item can still be recommended; the diagonal of W is kept too. This
+        model does not change. `pruning_` of the new model has the sizes before and after, and how much the lists
+        changed: the overlap of the first 20 items, for up to 1,000 users of the log drawn with the seed. Its `report_`
+        is that of the fit.
 
         Parameters
         ----------
         keep : weights kept for each item, at least 1
+        seed : of the sample of users
+        threads : by default all cores
         """
         from monogram.models import pruning
 
         return pruning.prune(self, keep, seed=seed, threads=parallel.count(threads))
 
     def save(self, path: str | Path, *, metrics: Mapping[str, float] | None = None) -> None:
-        """Write the model to one file; an earlier file of that name stays until the new one is whole.
+        """Write the model to one file; an existing file is replaced when the new one is complete.
 
         Parameters
         ----------
-        path : the file to make or replace
-        metrics : what it was measured at, by name, to stand in the file: `monogram inspect` and the page show it
+        path : the file to write or replace
+        metrics : measured values by name, stored in the file; `monogram inspect` and the web page show them
         """
         from monogram.models import files
 

@@ -24,7 +24,10 @@ from monogram.weights import Fixed, Sparse, Weights
 
 @dataclass(kw_only=True, eq=False)
 class Popularity(Recommender):
-    """The same list for everyone: items by their total weight in the log (for a binary log, the number of users)."""
+    """Popularity: the score of an item is its total weight in the log (in a binary log its number of users).
+
+    All users have the same scores.
+    """
 
     name: ClassVar[str] = "popularity"
 
@@ -35,10 +38,11 @@ class Popularity(Recommender):
 
 @dataclass(kw_only=True, eq=False)
 class ItemKNN(Recommender):
-    """Neighbourhoods of items (Sarwar et al. 2001): an item is scored by those of its k nearest that a history holds.
+    """Item-based nearest neighbours by cosine similarity (Sarwar et al. 2001).
 
-    W_ij = S_ij / (√(d_i·d_j) + shrink) where i is one of the k items most like j (i ≠ j; between equals the lower
-    index), else 0. Each item j has k neighbours of its own: they are column j of W, and the relation is not symmetric.
+    W_ij = S_ij / (√(d_i·d_j) + shrink) where i is one of the k items most similar to j, else 0; i ≠ j, S = XᵀX and
+    d = diag S. Of equally similar items those with the lower index are neighbours. Column j of W holds the neighbours
+    of item j. W is not symmetric: i may be a neighbour of j without j being a neighbour of i.
     """
 
     name: ClassVar[str] = "item_knn"
@@ -46,7 +50,7 @@ class ItemKNN(Recommender):
     k: int = param(100, "neighbours of each item", low=1, high=1e9, search=Search((20, 60, 180), "whole"))
     shrink: float = param(
         10.0,
-        "added below the cosine: similarities seen on few users count less",
+        "added to the denominator of the cosine: lowers similarities that rest on few users",
         low=0,
         high=1e30,
         search=Search((1.0, 10.0, 100.0)),
@@ -56,7 +60,7 @@ class ItemKNN(Recommender):
         self._weights(Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()), options)
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         cost = neighbours(size, self.k, dtype=options.dtype, threads=options.threads)
         return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 

@@ -1,4 +1,4 @@
-"""Recommendations for every user of the log in a folder of Parquet files, written here or by workers of a cluster."""
+"""Recommendations for every user of the log in a folder of Parquet files, written by this process or by a cluster."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BatchRequest:
         """Ids in the rules that are not in a vocabulary."""
         rules = [rule for rule in (self.allow, self.deny) if rule is not None]
         lists = [ids for rule in rules for ids in (rule if rule and isinstance(rule[0], list) else [rule])]
-        ids = list(dict.fromkeys(id_ for some in lists for id_ in some))
+        ids = list(dict.fromkeys(id_ for rule_ids in lists for id_ in rule_ids))
         return tuple(ranking.unknown_ids(ids, items.index(ids)))
 
     def part(self, users: Range, n_users: int) -> BatchRequest:
@@ -76,6 +76,7 @@ def _as_lists(rule: Any, name: str) -> Any:
 
 
 def _rule_part(rule: Any, name: str, users: Range, n_users: int) -> Any:
+    """The lists of a rule for a range of users; a single list for all users is returned as it is."""
     if rule is None:
         return None
     by_user, lists = ranking.rule_lists(rule, name)
@@ -145,12 +146,13 @@ def name_of(number: int) -> str:
 
 
 def _check(model: Recommender, request: BatchRequest) -> None:
-    """Raise for wrong rules or a wrong k before anything is written."""
+    """Raise an error for invalid rules or an invalid k before anything is written."""
     request.part((0, 0), model.log_.n_users)
     ranking.recommend(model.weights_, _histories(model, (0, 0)), model.log_.items, k=request.k)
 
 
 def _ranges(users: int, k: Any, batch: int | None) -> list[Range]:
+    """The users of each part."""
     if batch is None:
         batch = max(1, min(USERS, ROWS // k)) if isinstance(k, int) and k >= 1 else USERS
     if isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1:
@@ -216,8 +218,8 @@ def task(folder: str, number: int, users: Range, request: BatchRequest) -> None:
     path = Path(folder)
     if not (path / MODEL).exists():
         raise ClusterError(
-            f"a worker does not see {path / MODEL}, which lies beside the output: the workers need the folder under "
-            "the same name (a shared file system)"
+            f"a worker cannot read {path / MODEL}, the model in the output folder; every worker needs the folder under "
+            "the same path (a shared file system)"
         )
     status = (path / MODEL).stat()
     model = _mapped_model(path / MODEL, status.st_mtime_ns, status.st_ino)
@@ -248,6 +250,7 @@ def _fingerprint(model: Recommender, request: BatchRequest, ranges: list[Range])
 
 
 def _add_tensor(digest: Any, tensor: Any) -> None:
+    """Add an array to a hash, slab by slab, without a copy of the whole array."""
     digest.update(f"{tensor.dtype} {tensor.shape}".encode())
     flat = tensor.reshape(1) if tensor.ndim == 0 else tensor
     rows = max(1, SLAB // max(1, flat[:1].nbytes))
@@ -256,13 +259,16 @@ def _add_tensor(digest: Any, tensor: Any) -> None:
 
 
 def _begin(folder: Path, fingerprint: dict[str, Any]) -> set[int]:
-    """Store the request's fingerprint; the parts of the same request that exist. Any other content is an error."""
+    """Store the fingerprint of a request, and return the numbers of its parts that are complete already.
+
+    StorageError where the folder has any other content.
+    """
     names = {entry.name for entry in folder.iterdir()} - {REQUEST, MODEL}
     leftovers = {name for name in names if LEFTOVER.fullmatch(name)}
-    strange = sorted(name for name in names - leftovers if not PART.fullmatch(name))
-    if strange or (names and _stored_fingerprint(folder) != fingerprint):
-        what = f"holds {strange[0]}" if strange else "holds parts of another request, or of one that is done"
-        raise StorageError(f"{folder} {what}; name an empty or a new folder, or remove what is there")
+    foreign = sorted(name for name in names - leftovers if not PART.fullmatch(name))
+    if foreign or (names and _stored_fingerprint(folder) != fingerprint):
+        content = foreign[0] if foreign else "parts of another request, or of one that is done"
+        raise StorageError(f"{folder} holds {content}; name an empty or a new folder, or remove its content")
     for name in leftovers:
         (folder / name).unlink(missing_ok=True)
     with whole_file(folder / REQUEST) as file:
@@ -271,6 +277,7 @@ def _begin(folder: Path, fingerprint: dict[str, Any]) -> set[int]:
 
 
 def _stored_fingerprint(folder: Path) -> Any:
+    """The fingerprint stored in the folder; None where there is none."""
     try:
         return json.loads((folder / REQUEST).read_bytes())
     except (OSError, ValueError):

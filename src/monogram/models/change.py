@@ -1,6 +1,6 @@
-"""One exact update of a fitted full-rank model: prepared, measured, then carried out.
+"""One exact update of a fitted full-rank model: it is prepared and measured before the weights are changed.
 
-Everything is prepared and measured before anything is changed; see `engine.inverse.woodbury` for the formulas.
+For the formulas see `engine.inverse.woodbury`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,9 +22,9 @@ from monogram.engine.inverse.dual import DualInverse
 from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float, Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError
-from monogram.models.inverse import alike, roots, used
+from monogram.models.inverse import item_counts, same_penalties, user_weight_roots
 from monogram.models.report import FROZEN, Report, ReportBuilder
 from monogram.weights import Dense, Dual, Weights
 from monogram.weights.update_state import UpdateState, check_scale, rounded_scale
@@ -32,15 +32,15 @@ from monogram.weights.update_state import UpdateState, check_scale, rounded_scal
 if TYPE_CHECKING:
     from monogram.models.full_rank import FullRank
 
-DRIFT = {"float32": 1e-5, "float64": 1e-10}  # residual and error of the weights up to which updates are accepted
-WORSE = 4.0  # times the residual of the fit, where that is larger
-PROBED = 8  # items of an update that are measured, beside those that every fit is measured on
-TWO_DIGITS = 1e-3  # of an error that is only compared with a bound; the rest would cost as much as the update
+DRIFT = {"float32": 1e-5, "float64": 1e-10}  # largest residual and error of the weights that an update may leave
+WORSE = 4.0  # or this many times the residual and error of the fit, where that is larger
+PROBED = 8  # most changed items whose columns are measured, in addition to the probe columns of a fit
+TWO_DIGITS = 1e-3  # relative accuracy of the measured error: it is only compared with a bound
 
 
 @dataclass(frozen=True)
 class UpdateOptions:
-    """The options of an update."""
+    """The options of an update; see `FullRank.add_users`."""
 
     penalties: str = "followed"
     on_drift: str = "refit"
@@ -50,14 +50,14 @@ class UpdateOptions:
     def __post_init__(self) -> None:
         for name, choices in (("penalties", ("followed", "frozen")), ("on_drift", ("refit", "error", "warn"))):
             if getattr(self, name) not in choices:
-                expected = ", ".join(repr(one) for one in choices)
+                expected = ", ".join(map(repr, choices))
                 raise ParameterError(f"{name} = {getattr(self, name)!r}; expected one of {expected}")
         memory_.parse(self.memory)
         parallel.count(self.threads)
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Resources:
     """Memory and threads of an update, and the report of its stages."""
 
     budget: int
@@ -66,8 +66,16 @@ class _Work:
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A prepared update: the inverse and the penalties after it, and the function that makes the weights."""
+class PreparedUpdate:
+    """An update that is computed but not yet applied.
+
+    Attributes
+    ----------
+    inverse, penalties : after the update
+    weights : computes the weights after the update
+    bytes : memory that the update takes
+    in_place : whether `weights` overwrites the weights of the model
+    """
 
     inverse: ReadableInverse
     penalties: Float64
@@ -76,45 +84,49 @@ class Ready:
     in_place: bool = False
 
 
-class Dearer(Exception):
-    """A change that would cost more than a refit; the text says why."""
+class CostlierThanRefit(Exception):
+    """An update that would take more operations or memory than a refit; the message says why."""
 
 
-def prepare(model: FullRank, after: changes.Changed, how: UpdateOptions) -> tuple[Ready, Report]:
-    """An update that is ready to be carried out, and its report; NumericalError where rounding has grown too far."""
-    work = _Work(memory_.parse(how.memory), parallel.count(how.threads), ReportBuilder())
+def prepare(model: FullRank, after: changes.Changed, options: UpdateOptions) -> tuple[PreparedUpdate, Report]:
+    """A prepared update and its report; NumericalError where its residual or error is above the bound."""
+    resources = _Resources(memory_.parse(options.memory), parallel.count(options.threads), ReportBuilder())
     solve = {"primal": _primal, "dual": _dual}[str(model.weights_.solver)]
     data, drift = _data(model, after.log.matrix), DRIFT[model.report_.dtype]
-    ready = solve(model, after, data, _penalties(model, after.log, squares(data), how), work)
-    work.report.tick("change")
-    also = _touched(model, after)
-    found = certificate(data, ready.penalties, ready.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
-    work.report.tick("residual")
-    at_fit = _at_fit(model, found[1], drift)
-    _judge(model.report_, at_fit, *found, how)
-    note = "" if how.penalties == "followed" else FROZEN
+    update = solve(model, after, data, _penalties(model, after.log, squares(data), options), resources)
+    resources.report.tick("change")
+    also = _most_changed_items(model, after)
+    accuracy = certificate(data, update.penalties, update.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
+    resources.report.tick("residual")
+    at_fit = _accuracy_at_fit(model, accuracy[1], drift)
+    _check_drift(model.report_, at_fit, *accuracy, options)
+    note = "" if options.penalties == "followed" else FROZEN
 
     def carry_out() -> Weights:
-        weights = ready.weights()
-        work.report.tick("weights")
+        weights = update.weights()
+        resources.report.tick("weights")
         return weights
 
-    return replace(ready, weights=carry_out), _report(model.report_, at_fit, work, found, note)
+    return replace(update, weights=carry_out), _report(model.report_, at_fit, resources, accuracy, note)
 
 
-def _data(model: FullRank, matrix: Any) -> Any:
-    """Rows of a log as the model weighs them: the weight of a user depends on the user's row alone."""
+def _data(model: FullRank, matrix: Csr) -> Csr:
+    """Rows of a log scaled by the user weights of the model; the weight of a user depends on the user's row alone."""
     return model.formula().recipe.data(matrix, model.report_.unit)
 
 
-def _touched(model: FullRank, after: changes.Changed) -> Indices:
-    """Items whose rows and columns a change moves most."""
-    weight = sum(squares(rows) for rows in _rows(model, after))
-    return np.argsort(-np.asarray(weight), kind="stable")[:PROBED]
+def _most_changed_items(model: FullRank, after: changes.Changed) -> Indices:
+    """The items with the largest squared sums in the removed and added rows."""
+    sums = sum(squares(rows) for rows in _rows(model, after))
+    return np.argsort(-np.asarray(sums), kind="stable")[:PROBED]
 
 
-def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
-    """Residual and error as the fit left them; a bound of the error that would excuse much is measured instead."""
+def _accuracy_at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
+    """Residual and error of the last fit.
+
+    The report of a fit may hold only a loose bound of the error. Where that bound would decide whether the update is
+    accepted, the error is measured.
+    """
     report = model.report_
     if report.changes:
         return report.residual_at_fit or 0.0, report.error_at_fit or 0.0
@@ -128,115 +140,125 @@ def _at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
     return certificate(matrix, state.penalties, inverse, fine=drift, tolerance=TWO_DIGITS)
 
 
-def _rows(model: FullRank, after: changes.Changed) -> tuple[Any, Any]:
-    """Rows of data that go and come, over the new catalogue; who did more goes and comes, with another weight."""
+def _rows(model: FullRank, after: changes.Changed) -> tuple[Csr, Csr]:
+    """The removed and the added rows of data, both over the new catalogue.
+
+    A user with new events is in both: the old row is removed and the longer one, with another user weight, is added.
+    """
     matrix = after.log.matrix
-    gone = _data(model, model.log_.matrix[after.gone])
-    return _widened(gone, after.log.n_items), _data(model, matrix[matrix.shape[0] - after.come :])
+    removed = _data(model, model.log_.matrix[after.removed_rows])
+    return _widened(removed, after.log.n_items), _data(model, matrix[matrix.shape[0] - after.n_added :])
 
 
-def _widened(matrix: Any, items: int) -> Any:
-    """The same rows over a larger catalogue."""
+def _widened(matrix: Csr, items: int) -> Csr:
+    """The same rows with columns for a larger catalogue."""
     return sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], items))
 
 
-def _penalties(model: FullRank, log: Interactions, d: Float64, how: UpdateOptions) -> tuple[Float64, Float64]:
-    """The penalties over the new catalogue before the change, and after it."""
+def _penalties(model: FullRank, log: Interactions, d: Float64, options: UpdateOptions) -> tuple[Float64, Float64]:
+    """The penalties of all items of the new catalogue, before and after the change."""
     new, rule = log.n_items - model.log_.n_items, model.formula().penalties
     before = np.concatenate([model.weights_.required_state().penalties, rule.of(np.zeros(new))])
-    if how.penalties == "followed":
-        wanted = rule.of(d)
-        return before, np.where(alike(wanted, before), before, wanted)
-    was = np.concatenate([used(model.log_.matrix), np.zeros(new)])
-    if rule.l2 == 0 and ((was == 0) & (d > 0)).any():
+    if options.penalties == "followed":
+        refitted = rule.of(d)
+        return before, np.where(same_penalties(refitted, before), before, refitted)
+    former_counts = np.concatenate([item_counts(model.log_.matrix), np.zeros(new)])
+    if rule.l2 == 0 and ((former_counts == 0) & (d > 0)).any():
         raise ParameterError(
-            "penalties='frozen' with l2 = 0: an item nobody had used has no penalty to freeze; use penalties='followed'"
+            "penalties='frozen' with l2 = 0: an item without events before has no penalty to keep; use "
+            "penalties='followed'"
         )
     return before, before
 
 
 def _primal(
-    model: FullRank, after: changes.Changed, data: Any, penalties: tuple[Float64, Float64], work: _Work
-) -> Ready:
-    d, counts = squares(data), used(data)
+    model: FullRank, after: changes.Changed, data: Csr, penalties: tuple[Float64, Float64], resources: _Resources
+) -> PreparedUpdate:
+    """The update of a primal inverse, which is stored in the weights: W = B·diag(θ) + diag(δ)."""
+    d, counts = squares(data), item_counts(data)
     weights, n = model.weights_, after.log.n_items
     assert isinstance(weights, Dense)
     state = weights.required_state()
     array, c = weights.matrix, state.c
-    wanted = woodbury.gram_change(*_rows(model, after), penalties[1] - penalties[0])
-    size = array.dtype.itemsize
-    taken = woodbury.working_bytes(wanted.rank, n, array.dtype, work.threads) + model.formula().recipe.copied_bytes(
-        after.log.n_events
-    )
-    require_cheaper(wanted.rank, n, size)
+    gram_change = woodbury.gram_change(*_rows(model, after), penalties[1] - penalties[0])
+    itemsize = array.dtype.itemsize
+    require_cheaper(gram_change.rank, n, itemsize)
     grows, copied = n > len(array), not array.flags.writeable
-    gram = 0 if state.gram is None or not (grows or copied) else 1
-    more = n * n * size * (int(grows or copied) + gram)
-    taken += more
-    _require(taken, work.budget, model, more)
+    new_arrays = int(grows or copied) * (1 if state.gram is None else 2)
+    new_bytes = n * n * itemsize * new_arrays
+    needed = woodbury.working_bytes(gram_change.rank, n, array.dtype, resources.threads) + new_bytes
+    needed += model.formula().recipe.copied_bytes(after.log.n_events)
+    _require_memory(needed, resources.budget, model, new_bytes)
     scale = state.usable_scale()
     if grows:
-        more = n - len(array)
+        new_items = n - len(array)
         array = woodbury.grown(array, n)
-        c, scale = np.concatenate([c, 1 / penalties[0][-more:]]), np.concatenate([scale, np.ones(more)])
-    held = woodbury.InverseInWeights(array, scale, c)
-    correction = woodbury.correction(held, wanted, np.where(d == 0, 1 / np.where(d == 0, penalties[1], 1.0), 0.0))
+        c, scale = np.concatenate([c, 1 / penalties[0][-new_items:]]), np.concatenate([scale, np.ones(new_items)])
+    before = woodbury.InverseInWeights(array, scale, c)
+    correction = woodbury.correction(
+        before, gram_change, np.where(d == 0, 1 / np.where(d == 0, penalties[1], 1.0), 0.0)
+    )
     theta, delta = model.formula().head(correction.diagonal, penalties[1], d, counts)
     scale = check_scale(rounded_scale(theta, correction.diagonal, array.dtype))
-    step = woodbury.WeightsUpdate(held, correction, scale)
+    update = woodbury.WeightsUpdate(before, correction, scale)
 
     def carry_out() -> Weights:
         out = np.empty_like(array) if copied and not grows else array
-        step.into(out, delta, work.threads)
+        update.into(out, delta, resources.threads)
         gram = _updated_gram(state.gram, model, after)
-        return Dense(out, update_state=UpdateState(step.diagonal, penalties[1], gram, scale))
+        return Dense(out, update_state=UpdateState(update.diagonal, penalties[1], gram, scale))
 
-    return Ready(step, penalties[1], carry_out, taken, not (grows or copied))
+    return PreparedUpdate(update, penalties[1], carry_out, needed, not (grows or copied))
 
 
-def _dual(model: FullRank, after: changes.Changed, data: Any, penalties: tuple[Float64, Float64], work: _Work) -> Ready:
-    held, (gone, come) = model.weights_, _rows(model, after)
-    assert isinstance(held, Dual)
-    size = held.inverse.dtype.itemsize
+def _dual(
+    model: FullRank, after: changes.Changed, data: Csr, penalties: tuple[Float64, Float64], resources: _Resources
+) -> PreparedUpdate:
+    """The update of a dual inverse, a square array over the users."""
+    weights, (removed, added) = model.weights_, _rows(model, after)
+    assert isinstance(weights, Dual)
+    itemsize = weights.inverse.dtype.itemsize
     if not (penalties[1] > 0).all():
-        raise ParameterError("the dual needs every penalty above 0")
-    side = max(after.log.n_users, model.log_.n_users)
-    rank = gone.shape[0] + come.shape[0] + int((penalties[0] != penalties[1]).sum())
-    taken = woodbury.working_bytes(rank, side, held.inverse.dtype, work.threads)
-    require_cheaper(rank, side, size)
-    taken += (
-        after.log.n_users**2 * size + 28 * after.log.n_events + model.formula().recipe.copied_bytes(after.log.n_events)
-    )
-    _require(taken, work.budget, model)
-    wide = _widened(_data(model, model.log_.matrix), after.log.n_items)
-    whole = held.inverse
-    if after.come or len(after.gone) or (penalties[0] != penalties[1]).any():
-        whole = woodbury.dual(
-            whole,
-            wide,
-            penalties[0],
-            removed=after.gone,
-            appended=come,
-            new_penalties=penalties[1],
-            threads=work.threads,
+        raise ParameterError(
+            "the dual solver needs every penalty above 0, and this change leaves an item with the penalty 0; use an l2 "
+            "above 0, or solver='primal'"
         )
-    solved = DualInverse(whole, data.T.tocsr(), penalties[1], work.threads)
-    if not (solved.diagonal > 0).all():
-        raise NumericalError("the change cannot be carried out in this precision: the diagonal of C left its range")
-    theta, delta = model.formula().head(solved.diagonal, penalties[1], squares(data), used(data))
-    scale = -theta / (solved.diagonal * penalties[1])
-    own = roots(after.log, model.formula().recipe.weights(after.log.matrix, model.report_.unit))
+    side = max(after.log.n_users, model.log_.n_users)
+    rank = removed.shape[0] + added.shape[0] + int((penalties[0] != penalties[1]).sum())
+    require_cheaper(rank, side, itemsize)
+    needed = woodbury.working_bytes(rank, side, weights.inverse.dtype, resources.threads)
+    needed += after.log.n_users**2 * itemsize + 28 * after.log.n_events
+    needed += model.formula().recipe.copied_bytes(after.log.n_events)
+    _require_memory(needed, resources.budget, model)
+    before = _widened(_data(model, model.log_.matrix), after.log.n_items)
+    square = weights.inverse
+    if after.n_added or len(after.removed_rows) or (penalties[0] != penalties[1]).any():
+        square = woodbury.dual(
+            square,
+            before,
+            penalties[0],
+            removed=after.removed_rows,
+            appended=added,
+            new_penalties=penalties[1],
+            threads=resources.threads,
+        )
+    inverse = DualInverse(square, data.T.tocsr(), penalties[1], resources.threads)
+    if not (inverse.diagonal > 0).all():
+        raise NumericalError("the change cannot be carried out in this precision: diag C has a value of 0 or below")
+    theta, delta = model.formula().head(inverse.diagonal, penalties[1], squares(data), item_counts(data))
+    scale = -theta / (inverse.diagonal * penalties[1])
+    user_roots = user_weight_roots(after.log, model.formula().recipe.weights(after.log.matrix, model.report_.unit))
 
     def carry_out() -> Weights:
-        gram = _updated_gram(held.required_state().gram, model, after)
-        state = UpdateState(solved.diagonal, penalties[1], gram)
-        return Dual(solved.inverse, after.log.matrix, penalties[1], scale, theta + delta, own, state)
+        gram = _updated_gram(weights.required_state().gram, model, after)
+        state = UpdateState(inverse.diagonal, penalties[1], gram)
+        return Dual(inverse.inverse, after.log.matrix, penalties[1], scale, theta + delta, user_roots, state)
 
-    return Ready(solved, penalties[1], carry_out, taken)
+    return PreparedUpdate(inverse, penalties[1], carry_out, needed)
 
 
 def _updated_gram(gram: Float | None, model: FullRank, after: changes.Changed) -> Float | None:
-    """The Gram after the change: in place, or in a copy where it is shared, read-only or too small."""
+    """The Gram matrix after the change: updated in place, or in a copy where the array is read-only or too small."""
     if gram is None:
         return None
     if len(gram) != after.log.n_items or not gram.flags.writeable:
@@ -245,45 +267,51 @@ def _updated_gram(gram: Float | None, model: FullRank, after: changes.Changed) -
     return gram
 
 
-def require_cheaper(rank: int, side: int, size: int) -> None:
-    """Say so where a change takes more operations, or more memory, than a factorisation anew."""
-    if woodbury.flops(rank, side) > float(side) ** 3 or rank * (24 + 2 * size) > size * side:
-        raise Dearer(f"a change of rank {rank:,} would have cost more")
+def require_cheaper(rank: int, side: int, itemsize: int) -> None:
+    """Raise CostlierThanRefit where an update takes more operations, or more memory, than a new factorisation."""
+    if woodbury.flops(rank, side) > float(side) ** 3 or rank * (24 + 2 * itemsize) > itemsize * side:
+        raise CostlierThanRefit(f"a change of rank {rank:,} would have cost more")
 
 
-def _require(needed: int, budget: int, model: FullRank, copied: int = 0) -> None:
+def _require_memory(needed: int, budget: int, model: FullRank, new_arrays: int = 0) -> None:
+    """Raise MemoryBudgetError where an update needs too many bytes; `new_arrays` are those of larger or copied ones."""
     if needed > budget:
-        other = f": {memory_.show(copied)} of it for new weights beside these" if copied else ""
-        advice = "fit again on the changed log" if copied > budget else "change fewer users at a time"
+        part = f": {memory_.show(new_arrays)} of it for new arrays beside the present weights" if new_arrays else ""
+        advice = "fit again on the changed log" if new_arrays > budget else "change fewer users at a time"
         raise MemoryBudgetError(
-            f"the change needs {memory_.show(needed)}, but may use {memory_.show(budget)}{other}; this "
-            f"{type(model).__name__} is as it was. Raise the memory, or {advice}"
+            f"the change needs {memory_.show(needed)}, but may use {memory_.show(budget)}{part}; this "
+            f"{type(model).__name__} was not changed. Raise the memory, or {advice}"
         )
 
 
-def _judge(before: Report, at_fit: tuple[float, float], residual: float, error: float, how: UpdateOptions) -> None:
-    """Compare what a change would leave with what the fit left."""
-    bounds = [max(DRIFT[before.dtype], WORSE * one) for one in at_fit]
+def _check_drift(
+    before: Report, at_fit: tuple[float, float], residual: float, error: float, options: UpdateOptions
+) -> None:
+    """Raise NumericalError, or warn, where the residual or the error after an update is above its bound."""
+    bounds = [max(DRIFT[before.dtype], WORSE * value) for value in at_fit]
     if residual <= bounds[0] and error <= bounds[1]:
         return
     text = (
         f"after {before.changes + 1:,} changes the residual would be {residual:.1e} (bound: {bounds[0]:.0e}) and the "
-        f"weights off by some {error:.0e} (bound: {bounds[1]:.0e})"
+        f"error of the weights about {error:.0e} (bound: {bounds[1]:.0e})"
     )
-    if how.on_drift == "warn" and np.isfinite(residual):
+    if options.on_drift == "warn" and np.isfinite(residual):
         warnings.warn(f"{text}; fit again to be exact", MonogramWarning, stacklevel=5)
         return
     raise NumericalError(text)
 
 
-def _report(before: Report, at_fit: tuple[float, float], work: _Work, found: tuple[float, float], note: str) -> Report:
+def _report(
+    before: Report, at_fit: tuple[float, float], resources: _Resources, accuracy: tuple[float, float], note: str
+) -> Report:
+    """The report of an update; `at_fit` and `accuracy` are residual and error of the last fit and of the update."""
     return replace(
         before,
         solver="primal" if before.solver == "disk" else before.solver,
-        threads=work.threads,
-        seconds=work.report.seconds,
-        residual=found[0],
-        error=found[1],
+        threads=resources.threads,
+        seconds=resources.report.seconds,
+        residual=accuracy[0],
+        error=accuracy[1],
         changes=before.changes + 1,
         residual_at_fit=at_fit[0],
         error_at_fit=at_fit[1],

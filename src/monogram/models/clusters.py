@@ -31,7 +31,7 @@ def check(model: Recommender, cluster: Any, solver: str) -> None:
 
 @contextmanager
 def connection(cluster: Any) -> Iterator[Cluster | None]:
-    """The connection to a cluster, None for None; workers that were started for it are stopped with the block."""
+    """The connection to a cluster; None without one. Workers that are started for it stop at the end of the block."""
     if cluster is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""The context of a fit: its options and its inputs. What it reports is collected in `models.report`."""
+"""The context of a fit: its options and its inputs. The third part, the report, is in `models.report`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from monogram.cluster import Cluster
 
 SOLVERS = ("auto", "primal", "dual")
-Between = Callable[[int, Callable[[], Weights]], None]
+Between = Callable[[int, Callable[[], Weights]], None]  # receives the epochs done, and a function that makes weights
 
 
 def check_dtype(dtype: str) -> str:
-    """The name of a working precision."""
+    """The name of a working precision; ParameterError for any other."""
     if dtype not in ("float32", "float64"):
         raise ParameterError(f"dtype = {dtype!r}; expected 'float32' or 'float64'")
     return dtype
 
 
 def check_solver(solver: str, choices: tuple[str, ...] = SOLVERS) -> str:
-    """The name of a solver, one of the choices."""
+    """The name of a solver; ParameterError where it is not one of the choices."""
     if solver not in choices:
         *most, last = (repr(choice) for choice in choices)
         raise ParameterError(f"solver = {solver!r}; expected {', '.join(most)} or {last}")
@@ -41,7 +41,7 @@ def check_solver(solver: str, choices: tuple[str, ...] = SOLVERS) -> str:
 
 
 def scratch_folder(scratch: str | Path | None, solver: str) -> Path | None:
-    """The folder for large files: the one named, or the system's temporary folder where the disk solver was named."""
+    """The folder for large files: `scratch`, or with solver="disk" the system's temporary folder; else None."""
     if scratch is not None:
         return Path(scratch)
     return Path(tempfile.gettempdir()) if solver == "disk" else None
@@ -49,7 +49,7 @@ def scratch_folder(scratch: str | Path | None, solver: str) -> Path | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """How a fit is to be done; checked, and never changed by the fit.
+    """The options of a fit, checked; a fit does not change them.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ class FitOptions:
     threads : number of threads
     solver : "auto", or the solver to use
     keep_gram : keep S beside the weights
-    scratch : folder in which a fit on disk makes its files; None where none was named
-    cluster : where the work is done, if not in this process
+    scratch : folder for the files of a fit on disk; None where no folder was named
+    cluster : cluster that does the work; None: this process
     progress : receives the name of a stage and the work done in it since the last call
     """
 
@@ -83,7 +83,7 @@ class FitOptions:
         progress: Callable[[str, float], None] | None = None,
         **options: Any,
     ) -> FitOptions:
-        """Options as a user gives them, checked. A budget that is not given is the memory that is free now."""
+        """Options from the arguments of `fit`, checked. Without `memory` the budget is the memory that is free now."""
         return cls(
             dtype=check_dtype(dtype),
             budget=memory_.parse(memory),
@@ -100,16 +100,16 @@ class FitOptions:
 
 @dataclass
 class FitInputs:
-    """What a fit learns from.
+    """The inputs of a fit.
 
     Parameters
     ----------
     log : the log
-    factorisation : an `Inverse` or `Spectrum` of the log to reuse, if there is one
+    factorisation : an `Inverse` or `Spectrum` of the log to reuse; None: the fit computes its own
     between : called between the epochs of an iterative fit, but not after the last one, with the number of epochs done
-        and a function that makes the weights as they stand; what it raises ends the fit
-    unit : the factor of the users' weights of an earlier fit; by default it is computed from the log
-    gram : the Gram of the log, where it is known already
+        and a function that makes the current weights; an exception that it raises ends the fit
+    unit : factor of the user weights of an earlier fit; by default it is computed from the log
+    gram : the Gram matrix of the log, where it is known already
     """
 
     log: Interactions
@@ -120,7 +120,7 @@ class FitInputs:
     _weighted: tuple[GramRecipe, Csr] | None = field(default=None, repr=False)
 
     def data(self, recipe: GramRecipe) -> Csr:
-        """The data whose Gram the recipe describes; made once."""
+        """The log scaled by the user weights of the recipe, computed once; its Gram matrix is S."""
         if self._weighted is None or self._weighted[0] != recipe:
             if self.unit is None:
                 self.unit = recipe.unit(self.log.matrix)

@@ -1,4 +1,7 @@
-"""Factorisations that no spectrum gives: seen and unseen cells weigh differently, so the sides take turns."""
+"""Weighted matrix factorisation by alternating least squares (WRMF).
+
+Seen and unseen cells have different weights, so that a singular value decomposition does not give the optimum.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine.iterative import wrmf
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Csr, Float
 from monogram.errors import NumericalError
 from monogram.models.abilities import EpochTraining
 from monogram.models.advice import inverse_advice
@@ -25,7 +28,7 @@ from monogram.planning.plan import Plan
 from monogram.planning.size import Size
 from monogram.weights import FoldIn, Weights
 
-START = 0.1  # size of a random row to begin with
+START = 0.1  # norm of the initial random factors of an item, about
 
 
 @dataclass(kw_only=True, eq=False)
@@ -36,14 +39,17 @@ class WRMF(Recommender):
 
     Σ_ui c_ui·(x_ui − p_u·q_i)² + l2·(Σ_u s_u·‖p_u‖² + Σ_i s_i·‖q_i‖²),   s_u = (Σ_i c_ui)^nu, s_i = (Σ_u c_ui)^nu.
 
-    So seen cells weigh 1 + alpha·r, unseen ones 1, and the penalty of a row is scaled by the weight of its cells: for a
-    user of k items, without weights, n + alpha·k = alpha·(k + w₀·n) with w₀ = 1/alpha, so that for nu = 1 l2 is in the
-    units of Rendle et al. With nu = 0 the penalty is the plain l2. Each epoch solves all users, then all items:
-    p_u = (QᵀQ + l2·s_u·I + alpha·Σ r_ui·q_i·q_iᵀ)⁻¹·Σ c_ui·q_i, sums over the user's items, and likewise q_i. A rank
-    above the smaller side of the log is lowered to it, which loses nothing.
+    Seen cells have the weight 1 + alpha·r, unseen cells the weight 1. The penalty of a row is scaled by the weight of
+    its cells: for a user of k items in a binary log, n + alpha·k = alpha·(k + w₀·n) with w₀ = 1/alpha, so that with
+    nu = 1 l2 has the units of Rendle et al. With nu = 0 the penalty is the plain l2.
 
-    A history is scored by folding in: its row is solved once more from the final item factors, exactly, in float64.
-    That holds for solver="cg" too, which only trains by conjugate gradients: three steps a row, from where it stood.
+    Alternating least squares: each epoch solves all users, then all items,
+    p_u = (QᵀQ + l2·s_u·I + alpha·Σ r_ui·q_i·q_iᵀ)⁻¹·Σ c_ui·q_i with sums over the user's items, and q_i likewise.
+    solver="cg" takes three steps of conjugate gradients for each row instead, from the row of the last epoch. A rank
+    above the smaller side of the log is lowered to it; the optimum is the same.
+
+    A history is scored by folding in: its factors are solved from the final item factors exactly, in float64, with
+    either solver.
     """
 
     name: ClassVar[str] = "wrmf"
@@ -55,13 +61,13 @@ class WRMF(Recommender):
     )
     alpha: float = param(
         100.0,
-        "what a weight of 1 adds to the weight of a seen cell; an unseen one weighs 1",
+        "added to the weight of a seen cell for a weight of 1 in the log; an unseen cell has the weight 1",
         low=0,
         high=1e9,
         search=Search((1.0, 10.0, 100.0)),
     )
     nu: float = param(1.0, "power of a row's weight in its penalty; 0: the same penalty for all", low=0, high=2)
-    epochs: int = param(16, "times that all users, then all items are solved", low=1, high=1_000_000)
+    epochs: int = param(16, "number of epochs; each solves all users, then all items", low=1, high=1_000_000)
     seed: int = param(0, "of the random start", low=0)
     solver: str = param(
         "cholesky", "how a row is solved: exactly, or by 3 steps of conjugate gradients", choices=("cholesky", "cg")
@@ -75,7 +81,7 @@ class WRMF(Recommender):
         users, items = self._start(log, report.rank, options.dtype)
         by_item = log.matrix.T.tocsr()
         report.tick("start")
-        with parallel.blas_threads(1):  # the threads are ours: each multiplies a block of its own
+        with parallel.blas_threads(1):  # each of our threads multiplies its own block
             for epoch in range(1, self.epochs + 1):
                 self._half(log.matrix, items, users, threads)
                 report.tick("users")
@@ -87,27 +93,29 @@ class WRMF(Recommender):
                     inputs.between(epoch, lambda: self._fold_in(items.copy(), threads))
             return self._fold_in(items, threads)
 
-    def _fold_in(self, items: NDArray[Any], threads: int) -> Weights:
-        """The weights of item factors, which are turned in place."""
+    def _fold_in(self, items: Float, threads: int) -> Weights:
+        """The weights of item factors, which are rotated in place."""
         return FoldIn(items, wrmf.rotate_to_axes(items, threads=threads), l2=self.l2, alpha=self.alpha, nu=self.nu)
 
-    def _start(self, log: Interactions, rank: int, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        drawn = np.random.default_rng(self.seed).standard_normal((log.n_items, rank), np.float32)
-        drawn *= START / rank**0.5
-        return np.zeros((log.n_users, rank), dtype), drawn.astype(dtype, copy=False)
+    def _start(self, log: Interactions, rank: int, dtype: str) -> tuple[Float, Float]:
+        """The initial factors: zero for the users, random for the items."""
+        items = np.random.default_rng(self.seed).standard_normal((log.n_items, rank), np.float32)
+        items *= START / rank**0.5
+        return np.zeros((log.n_users, rank), dtype), items.astype(dtype, copy=False)
 
     @inverse_advice()
-    def _half(self, matrix: Any, fixed: NDArray[Any], out: NDArray[Any], threads: int) -> None:
-        """Solve the rows of a matrix with the factors of its columns fixed."""
+    def _half(self, matrix: Csr, fixed: Float, out: Float, threads: int) -> None:
+        """Solve for the factors of the rows of a matrix, with the factors of its columns fixed."""
         ridge = wrmf.ridges(matrix, self.l2, self.alpha, self.nu)
         if self.solver == "cholesky":
             wrmf.solve(matrix, ridge, self.alpha, fixed, wrmf.rotate_to_axes(fixed, threads=threads), out, threads)
-        else:  # what is improved must stand in the same basis
+        else:  # conjugate gradients start from `out`, which must be in the same basis
             wrmf.improve(
                 matrix, ridge, self.alpha, fixed, wrmf.rotate_to_axes(fixed, out, threads=threads), out, threads
             )
 
-    def _objective(self, matrix: Any, by_item: Any, users: NDArray[Any], items: NDArray[Any], threads: int) -> float:
+    def _objective(self, matrix: Csr, by_item: Csr, users: Float, items: Float, threads: int) -> float:
+        """The value of the objective; NumericalError where it is not finite."""
         settings = {"l2": self.l2, "alpha": self.alpha, "nu": self.nu}
         value = wrmf.objective(matrix, users, items, by_item=by_item, threads=threads, **settings)
         if not np.isfinite(value):
@@ -115,11 +123,11 @@ class WRMF(Recommender):
         return value
 
     def _warm(self, options: FitOptions) -> None:
-        tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
+        log = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
         small = FitOptions(dtype=options.dtype)
-        type(self)(rank=2, epochs=1, solver=self.solver)._fit(FitInputs(tiny), small, small.report())
+        type(self)(rank=2, epochs=1, solver=self.solver)._fit(FitInputs(log), small, small.report())
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         cost = costs.wrmf(self.solver, size, self.rank, self.epochs, dtype=options.dtype, threads=options.threads)
         return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)

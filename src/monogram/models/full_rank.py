@@ -1,9 +1,8 @@
-"""Full-rank linear autoencoders: one inverse, then each model is a rescaling of its columns.
+"""Full-rank linear autoencoders: the weights of each model are an inverse with rescaled columns.
 
-With S = XᵀX, d its diagonal, q = 1 − dropout, ℓ = l2 + (dropout/q)·d, C = (S + diag ℓ)⁻¹ and c = diag C,
-B = −C·diag(1/c) with zero diagonal regresses every item on all others, and every model here is
-W = B·diag(θ) + diag(δ). A model is its `formula`: what S is, the penalties ℓ, and the
-head (θ, δ).
+With S = XᵀX, d = diag S, q = 1 − dropout, ℓ = l2 + (dropout/q)·d, C = (S + diag ℓ)⁻¹ and c = diag C, the matrix
+B = −C·diag(1/c) with zero diagonal regresses every item on all others. Every model here is W = B·diag(θ) + diag(δ).
+Its `formula` states the recipe of S, the penalties ℓ, and the head that computes θ and δ.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from monogram.models.abilities import Reading
 from monogram.models.change import UpdateOptions
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_solver
 from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, PopularityScaled, ZeroDiagonal
-from monogram.models.inverse import Inverse, solve, tiny
+from monogram.models.inverse import Inverse, solve, two_by_two
 from monogram.models.inverse_model import InverseModel
 from monogram.models.matrix_free import fit_matrix_free
 from monogram.models.parameters import param
@@ -42,9 +41,10 @@ ITEM_POWER = Search(tuple(step / 20 for step in range(-8, 9)), "plain", free=Tru
 
 @dataclass(kw_only=True, eq=False)
 class FullRank(InverseModel):
-    """Engine 1: the inverse becomes the weights, and can be changed in them; or, matrix-free, histories are solved for.
+    """Base class of the full-rank models: W = B·diag(θ) + diag(δ), computed from one inverse.
 
-    What it does beside a fit by an inverse is in `updates` and `matrix_free`.
+    The weights contain the inverse, so that they can be updated exactly (`models.updates`). The solver "matrix_free"
+    computes no inverse: it solves a linear system for each history (`models.matrix_free`).
     """
 
     on_cluster: ClassVar[bool] = True
@@ -64,32 +64,33 @@ class FullRank(InverseModel):
         memory: int | float | str | None = None,
         threads: int | None = None,
     ) -> Self:
-        """Learn from more events without a refit: the model becomes the one fitted on both logs.
+        """Add the events of another log without a refit: the model becomes that of a fit on both logs.
 
-        Exact (Woodbury), in O(n²·r) for r users, or O(m²·r) in the dual; in place, and all or nothing: after an error
-        the model is as it was. Only an interrupt while the weights are rewritten leaves it unfitted.
+        The update is exact (Woodbury identity), in O(n²·r) operations for r users, or O(m²·r) with the dual solver. It
+        is done in place. After an error the model is as before; only an interrupt while the weights are rewritten
+        leaves it unfitted.
 
-        A matrix-free model is its log: the change is a new log and, where it needs c, a new estimate as in a fit.
+        The weights of a matrix-free model are its log: it is refitted, with a new estimate of c where it needs c.
 
         Parameters
         ----------
         log : as for `fit`
-            New users, and new events of known ones, which are merged with theirs as the log merges; such users move to
-            the end of `log_`.
-        new_items : add the items the model does not know, as `add_items` does; else they are an error
+            New users, and new events of known users, which are merged with their rows by the rule of the first log.
+            Known users with new events move to the end of `log_`.
+        new_items : add items that the model does not know, as `add_items` does; by default they are an error
         penalties : "followed" or "frozen"
-            With dropout the penalties depend on how often each item was used. "followed" changes them with it: equal to
-            a refit, at the price of one more rank for each item touched. "frozen" leaves them as they are: quicker, and
-            not quite a refit. Without dropout there is no difference.
+            With dropout the penalties depend on the popularity of each item. "followed" recomputes them, as a refit
+            does; the rank of the update grows by one for each item with new events. "frozen" keeps the former
+            penalties: quicker, but not equal to a refit. Without dropout there is no difference.
         on_drift : "refit", "error" or "warn"
-            What to do when the residual or the error of the weights, which grow with rounding, would pass their bound:
-            1e-5 in float32, 1e-10 in float64, or four times what the fit left.
+            What to do when the residual or the error of the weights, which grow by rounding, would be above their
+            bound: 1e-5 in float32, 1e-10 in float64, or four times the value of the fit where that is larger.
         memory, threads : as for `fit`
         """
         from monogram.models import updates
 
-        how = UpdateOptions(penalties, on_drift, memory, threads)
-        return updates.add_users(self, log, new_items, how)
+        options = UpdateOptions(penalties, on_drift, memory, threads)
+        return updates.add_users(self, log, new_items, options)
 
     def forget_users(
         self,
@@ -100,14 +101,14 @@ class FullRank(InverseModel):
         memory: int | float | str | None = None,
         threads: int | None = None,
     ) -> Self:
-        """Unlearn users without a refit: the model becomes the one that never saw them, and so does its file.
+        """Remove users without a refit: the model becomes that of a fit on the log without them.
 
-        Exact, in place, and all or nothing, as `add_users` is. The catalogue stays: an item that only they used is then
-        one nobody used.
+        The update is exact and in place, and after an error the model is as before; see `add_users`. A file saved
+        afterwards contains nothing of the removed users. The catalogue keeps all items, also those without events.
 
         Parameters
         ----------
-        ids : of users in the training log; one that is not there is an error
+        ids : of users in the training log; an unknown id is an error
         penalties, on_drift, memory, threads : as for `add_users`
         """
         from monogram.models import updates
@@ -115,13 +116,13 @@ class FullRank(InverseModel):
         return updates.forget_users(self, ids, UpdateOptions(penalties, on_drift, memory, threads))
 
     def add_items(self, ids: Any, *, memory: int | float | str | None = None, threads: int | None = None) -> Self:
-        """Add items nobody used yet, after the others: they score 0 until `add_users` brings events of theirs.
+        """Append items without events to the catalogue; their scores are 0 until `add_users` adds events with them.
 
-        The weights of a primal model move to a larger array: both exist for a moment, within the memory given.
+        The weights of a primal model are copied to a larger array; both arrays must fit in `memory`.
 
         Parameters
         ----------
-        ids : of new items; one that is known already is an error
+        ids : of new items; an id that is in the catalogue already is an error
         memory, threads : as for `fit`
         """
         from monogram.models import updates
@@ -131,12 +132,12 @@ class FullRank(InverseModel):
     def changed(
         self, *, memory: int | float | str | None = None, threads: int | None = None, **parameters: Any
     ) -> Self:
-        """A new fitted model of the same log with other parameters; this one stays as it is.
+        """A new model fitted on the same log with other parameters; this model does not change.
 
-        Another head (a, b, zero_diagonal, item_power) costs no factorisation. Another l2 or dropout costs one, and no
-        pass over the log: it needs the Gram, which `fit(..., keep_gram=True)` keeps; a matrix-free model needs none,
-        and costs a fit. Another user_power is another Gram: that is a fit on the log. For another class, `fit` takes
-        this model in place of the log: `DEQL(l2=50).fit(model)`.
+        Another head (a, b, zero_diagonal, item_power) needs no factorisation. Another l2 or dropout needs one
+        factorisation and the Gram, which `fit(..., keep_gram=True)` keeps; a matrix-free model needs no Gram, but is
+        refitted. Another user_power needs another Gram: fit a new model on the log. For a model of another class, `fit`
+        accepts this model in place of the log: `DEQL(l2=50).fit(model)`.
 
         Parameters
         ----------
@@ -148,9 +149,9 @@ class FullRank(InverseModel):
         return updates.changed(self, parameters, memory, threads)
 
     def inverse(self) -> Inverse:
-        """The inverse that the weights of this fitted model hold, for `fit` of other models; nothing is copied.
+        """The inverse that the weights of this fitted model contain, for `fit` of other models; nothing is copied.
 
-        `fit` takes a fitted full-rank model in place of the log, too, and then uses this.
+        `fit` also accepts the fitted model itself in place of the log, and then uses this inverse.
         """
         from monogram.models import updates
 
@@ -161,18 +162,20 @@ class FullRank(InverseModel):
     def _solver(self, solver: str, keep_gram: bool) -> str:
         check_solver(solver, self.solvers)
         if keep_gram and solver not in ("auto", "primal"):
-            raise ParameterError(f"keep_gram keeps the Gram of the items, which solver={solver!r} avoids; use 'primal'")
+            raise ParameterError(
+                f"keep_gram=True with solver={solver!r}, which computes no Gram of the items; use solver='primal'"
+            )
         return "primal" if keep_gram else solver
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         diagonal = self.formula().head.needs_diagonal
         cost = inverse_costs.matrix_free(size, diagonal, dtype=options.dtype, threads=options.threads)
         return self.plan_inverse(size, options, (cost,))
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
-        kept = size.items**2 * np.dtype(options.dtype).itemsize if options.keep_gram else 0
-        return Extra(bytes=kept + self.formula().recipe.copied_bytes(size.events))
+        gram_bytes = size.items**2 * np.dtype(options.dtype).itemsize if options.keep_gram else 0
+        return Extra(bytes=gram_bytes + self.formula().recipe.copied_bytes(size.events))
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         recipe, penalties, head = self.formula()
@@ -184,7 +187,7 @@ class FullRank(InverseModel):
                 inputs.unit = source.unit
             if source.gram is not None:
                 inputs.gram = source.gram
-                inputs.gram.setflags(write=False)  # two models share it: an update of either makes a copy
+                inputs.gram.setflags(write=False)  # two models share the array: an update of either makes a copy
                 options = replace(options, solver="primal")
         chosen = self._chosen(inputs, options, report)
         if chosen.solver == matrix_free.NAME:
@@ -195,7 +198,7 @@ class FullRank(InverseModel):
         return solved.into_weights(inputs.log, head, options.threads, inputs.gram)
 
     def _gram(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Float:
-        """S, to be kept; on a cluster it is filled by the solver."""
+        """S, to be kept beside the weights; on a cluster the solver fills the array."""
         n = inputs.log.n_items
         out: Float = np.zeros((n, n), options.dtype, order="F")
         if options.cluster is None:
@@ -204,7 +207,7 @@ class FullRank(InverseModel):
         return out
 
     def _from_inverse(self, source: Inverse, options: FitOptions, report: ReportBuilder) -> Weights:
-        """The weights of a log whose inverse is known: no factorisation."""
+        """The weights from an inverse that is known already, without a factorisation."""
         report.reused(source.report_)
         report.dtype, report.unit = source.dtype, source.unit
         if source.report_ is not None and source.report_.note == FROZEN:
@@ -217,12 +220,12 @@ class FullRank(InverseModel):
 
     def _warm(self, options: FitOptions) -> None:
         if options.solver == matrix_free.NAME:
-            probing.warm(self.formula().recipe.data(tiny(), 1.0), options.dtype)
+            probing.warm(self.formula().recipe.data(two_by_two(), 1.0), options.dtype)
         else:
             super()._warm(options)
 
     def adopt(self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None) -> None:
-        """Become fitted with these parts; weights that apply a head when they score take the model's."""
+        """Set the state of a fitted model; weights that apply the head when they score receive the model's head."""
         weights.bind_head(self.formula().head)
         super().adopt(log, weights, report, pruning)
 
@@ -329,7 +332,7 @@ class Tempered(FullRank):
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
     user_power: float = param(
-        0.5, "how much less long histories count: 0 all events alike", low=0, high=2, search=USER_POWER
+        0.5, "how much less long histories count; 0: all events alike", low=0, high=2, search=USER_POWER
     )
     item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2, search=ITEM_POWER)
     b: float = param(0.0, "weight of the error on kept entries; 0: none, and a zero diagonal", low=0, high=1e6)

@@ -1,7 +1,7 @@
-"""What is read off an inverse: the rescaling θ and the diagonal δ of W = B·diag(θ) + diag(δ).
+"""Heads: the column factors θ and the diagonal δ of W = B·diag(θ) + diag(δ), computed from an inverse.
 
-With C = (S + diag ℓ)⁻¹, c = diag C and d = diag S, B = −C·diag(1/c) with a zero diagonal regresses every item on all
-others. A head is a frozen value; called with c, ℓ, d and the number of users of each item, it gives θ and δ.
+With C = (S + diag ℓ)⁻¹, c = diag C and d = diag S, the matrix B = −C·diag(1/c) with zero diagonal regresses every item
+on all others. A head is a frozen value. Called with c, ℓ, d and the number of users of each item, it returns θ and δ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from monogram.weights.common import Head
 
 
 class Formula(NamedTuple):
-    """What a model made of one inverse is: what S is, its penalties, and what is read off the inverse."""
+    """The definition of a model that is computed from one inverse: the recipe of S, the penalties, and the head."""
 
     recipe: GramRecipe
     penalties: Penalties
@@ -26,13 +26,13 @@ class Formula(NamedTuple):
 
     @property
     def shared(self) -> tuple[GramRecipe, Penalties]:
-        """What models must have in common to share one factorisation."""
+        """Recipe and penalties; models with equal ones share one factorisation."""
         return self.recipe, self.penalties
 
 
 @dataclass(frozen=True)
 class ZeroDiagonal:
-    """diag W = 0: θ = 1, δ = 0 (EASE, EDLAE)."""
+    """The constraint diag W = 0: θ = 1 and δ = 0."""
 
     needs_diagonal: ClassVar[bool] = True
 
@@ -43,7 +43,7 @@ class ZeroDiagonal:
 
 @dataclass(frozen=True)
 class FreeDiagonal:
-    """No constraint: W = C·S = I − CΛ, that is θ = c·ℓ and δ = 1 − c·ℓ (DLAE)."""
+    """No constraint on the diagonal: W = C·S = I − CΛ, that is θ = c·ℓ and δ = 1 − c·ℓ."""
 
     needs_diagonal: ClassVar[bool] = False
 
@@ -55,7 +55,7 @@ class FreeDiagonal:
 
 @dataclass(frozen=True)
 class DecoupledLoss:
-    """The expected quadratic loss with weights a on hidden and b on kept entries (DEQL); see there for θ and δ."""
+    """The expected quadratic loss with weight a on hidden entries and b on kept entries; `DEQL` has the equations."""
 
     penalties: Penalties
     a: float = 1.0
@@ -75,22 +75,22 @@ class DecoupledLoss:
         delta = np.zeros_like(c)
         if not self.zero_diagonal and b2 > 0:
             beta = d + penalties - 1 / c
-            below = q * b2 * d + gamma * self.penalties.l2 - (q**4 * b2**2 / gamma) * beta
-            live = (d > 0) & (below > 0)
-            delta[live] = (q * b2 * (1 / c - penalties))[live] / below[live]
+            denominator = q * b2 * d + gamma * self.penalties.l2 - (q**4 * b2**2 / gamma) * beta
+            defined = (d > 0) & (denominator > 0)
+            delta[defined] = (q * b2 * (1 / c - penalties))[defined] / denominator[defined]
         return 1 / q - (q**2 * b2 / gamma) * delta, delta
 
 
 @dataclass(frozen=True)
 class PopularityScaled:
-    """Another head, each column then multiplied by max(users of the item, ½)^item_power."""
+    """Another head, with column j multiplied by max(users of item j, ½)^item_power."""
 
     head: Head
     item_power: float
 
     @property
     def needs_diagonal(self) -> bool:
-        """Whether the other head does."""
+        """Whether the other head needs c = diag C."""
         return bool(self.head.needs_diagonal)
 
     def __call__(self, c: Float64, penalties: Float64, d: Float64, counts: Float64) -> tuple[Float64, Float64]:

@@ -1,4 +1,8 @@
-"""The inverse (S + Λ)⁻¹ of a log, computed once and shared: every full-rank model and student is read off one."""
+"""The inverse (S + Λ)⁻¹ of a log: its plan, its computation, its accuracy check, and the public class `Inverse`.
+
+Full-rank models and low-rank students are computed from the inverse. Models with an equal recipe and equal penalties
+share one inverse.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from monogram.engine.inverse.dual import DualInverse
 from monogram.engine.inverse.primal import PrimalInverse
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float, Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError
 from monogram.models.advice import inverse_advice, warn_of_restart
 from monogram.models.context import FitInputs, FitOptions, check_dtype, check_solver
@@ -37,17 +41,23 @@ from monogram.weights import Dense, Dual, Weights
 from monogram.weights.common import Head
 from monogram.weights.update_state import UpdateState, rounded_scale
 
-WORST_RESIDUAL = 1e-3
+WORST_RESIDUAL = 1e-3  # larger ones are warned of
 WORST_ERROR = 1e-2
-NOISE = 1e-13  # of a penalty: what the order of a sum may change
-Pairs = tuple[NDArray[Any], NDArray[Any], float]
+NOISE = 1e-13  # relative difference of two penalties whose sums were added in another order
+StudentFactors = tuple[Float, Float, float]  # left factor, right factor, residual
 
 
 @dataclass(frozen=True)
 class Solved:
-    """The inverse C = (S + diag ℓ)⁻¹ of a fit, its penalties ℓ, d = diag S, and the users of each item.
+    """The inverse C = (S + diag ℓ)⁻¹ of a fit, and the vectors that a head needs.
 
-    `weights` are those of the users; None where all are 1.
+    Attributes
+    ----------
+    inverse : C
+    penalties : ℓ
+    d : diag S
+    counts : number of users of each item
+    weights : weight of each user; None where all weights are 1
     """
 
     inverse: PrimalInverse | DualInverse | DiskInverse
@@ -57,28 +67,31 @@ class Solved:
     weights: Float64 | None = None
 
     def head(self, head: Head) -> tuple[Float64, Float64]:
-        """θ and δ of a head."""
+        """The column factors θ and the diagonal δ that a head computes from this inverse."""
         return head(self.inverse.diagonal, self.penalties, self.d, self.counts)
 
     def into_weights(self, log: Interactions, head: Head, threads: int, gram: Float | None = None) -> Dense | Dual:
-        """The weights under a head, made in the array of the inverse, which is gone afterwards; `gram` is kept."""
+        """The weights of a head, written into the array of the inverse, which is then no longer valid.
+
+        `gram` is stored beside the weights for later updates.
+        """
         inverse, c, (theta, delta) = self.inverse, self.inverse.diagonal, self.head(head)
         state = UpdateState(c.copy(), self.penalties, gram)
         if isinstance(inverse, DualInverse):
             scale = -theta / (c * self.penalties)
-            users = roots(log, self.weights)
-            return Dual(inverse.inverse, log.matrix, self.penalties, scale, theta + delta, users, state)
+            user_roots = user_weight_roots(log, self.weights)
+            return Dual(inverse.inverse, log.matrix, self.penalties, scale, theta + delta, user_roots, state)
         state = replace(state, scale=rounded_scale(theta, c, inverse.dtype))
         scratch = inverse.scratch if isinstance(inverse, DiskInverse) else None
         return Dense(inverse.into_weights(-theta / c, delta, threads), scratch, state)
 
     def copy(self, threads: int) -> Solved:
-        """The same in an array of its own, where `into_weights` would take it."""
+        """A copy whose array `into_weights` may overwrite; a dual or disk inverse is returned as it is."""
         if not isinstance(self.inverse, PrimalInverse):
             return self
-        own = PrimalInverse(self.inverse.lower.copy(order="F"), threads)
-        own.diagonal = self.inverse.diagonal
-        return Solved(own, self.penalties, self.d, self.counts, self.weights)
+        copied = PrimalInverse(self.inverse.lower.copy(order="F"), threads)
+        copied.diagonal = self.inverse.diagonal
+        return Solved(copied, self.penalties, self.d, self.counts, self.weights)
 
 
 def plan_inverse(
@@ -91,7 +104,14 @@ def plan_inverse(
     *,
     disk: bool = False,
 ) -> Plan:
-    """The plan of an inverse, with ways that need none beside it; `disk` says whether it may be made on disk."""
+    """The plan of an inverse.
+
+    Parameters
+    ----------
+    extra : what the model takes in addition to the inverse
+    others : costs of solvers that need no inverse
+    disk : whether the model can be fitted on disk
+    """
     if options.cluster is not None:
         from monogram.cluster.cost import inverse_plan
 
@@ -115,7 +135,7 @@ def plan_inverse(
 def invert(
     recipe: GramRecipe, rule: Penalties, inputs: FitInputs, options: FitOptions, report: ReportBuilder, chosen: Cost
 ) -> Solved:
-    """Invert as planned; the Gram of the inputs is used where it is known (see `primal_inverse`)."""
+    """Compute the inverse by the chosen solver; the primal solver uses the Gram of the inputs where it is known."""
     size = measure(inputs.log.matrix)
     report.tick("plan")
     report.solver, report.planned_bytes = chosen.solver, chosen.bytes
@@ -123,45 +143,45 @@ def invert(
     report.unit = inputs.unit
     d = squares(data)
     penalties = rule.of(d)
-    rest = penalties, d, used(data), recipe.weights(inputs.log.matrix, inputs.unit)
-    how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "stage": report.tick}
+    vectors = penalties, d, item_counts(data), recipe.weights(inputs.log.matrix, inputs.unit)
+    settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "stage": report.tick}
     if options.cluster is not None:
         from monogram.cluster.solve import cluster_inverse
 
-        way, gram = "tiles" if "tiles" in chosen.solver else "one_worker", inputs.gram
-        keep = gram if gram is not None and gram.flags.writeable else None  # else it is whole already
-        return Solved(cluster_inverse(options.cluster, data, penalties, way, keep=keep, **how), *rest)
+        method, gram = "tiles" if "tiles" in chosen.solver else "one_worker", inputs.gram
+        keep = gram if gram is not None and gram.flags.writeable else None  # a read-only Gram is complete already
+        return Solved(cluster_inverse(options.cluster, data, penalties, method, keep=keep, **settings), *vectors)
     if chosen.solver == "disk":
         assert options.scratch is not None
         budget = options.budget - beside_tiles(size, options.threads) - recipe.copied_bytes(size.events)
-        how |= {"folder": options.scratch, "budget": budget, "restarted": warn_of_restart}
-        return Solved(disk_inverse(data, penalties, **how), *rest)
+        settings |= {"folder": options.scratch, "budget": budget, "restarted": warn_of_restart}
+        return Solved(disk_inverse(data, penalties, **settings), *vectors)
     if chosen.solver == "primal":
-        return Solved(primal.primal_inverse(data, penalties, known_gram=inputs.gram, **how), *rest)
-    return Solved(dual.dual_inverse(data, penalties, **how), *rest)
+        return Solved(primal.primal_inverse(data, penalties, known_gram=inputs.gram, **settings), *vectors)
+    return Solved(dual.dual_inverse(data, penalties, **settings), *vectors)
 
 
 def solve(
     recipe: GramRecipe, rule: Penalties, inputs: FitInputs, options: FitOptions, report: ReportBuilder, chosen: Cost
 ) -> Solved:
-    """Invert as planned, and certify the inverse."""
+    """Compute the inverse by the chosen solver, measure its residual and error, and check them."""
     solved = invert(recipe, rule, inputs, options, report, chosen)
     report.tick("diagonal")
     report.residual, report.error = certificate(inputs.data(recipe), solved.penalties, solved.inverse)
     report.tick("residual")
     try:
-        judge(report)
+        check_accuracy(report)
     except NumericalError as error:
         if isinstance(solved.inverse, DiskInverse):
             solved.inverse.scratch.remove()
-            raise NumericalError(f"{error}. Its files may have been damaged: they are gone, fit again") from error
+            raise NumericalError(f"{error}. Its files may be damaged and were deleted: fit again") from error
         raise
     return solved
 
 
 def warm(recipe: GramRecipe, dtype: str) -> None:
-    """Compile what an inverse calls, so that time and memory are counted for the work alone."""
-    data = recipe.data(tiny(), 1.0)
+    """Compile the kernels of an inverse, so that the time and memory of a fit do not include the compiler."""
+    data = recipe.data(two_by_two(), 1.0)
     for invert_small in (primal.primal_inverse, dual.dual_inverse):
         solved = invert_small(data, np.ones(2), dtype=dtype)
         certificate(data, np.ones(2), solved)
@@ -170,12 +190,12 @@ def warm(recipe: GramRecipe, dtype: str) -> None:
 
 
 class Inverse:
-    """The inverse C = (S + Λ)⁻¹ of a log, computed once; the sister of `Spectrum`.
+    """The inverse C = (S + Λ)⁻¹ of a log, computed once for several models; `Spectrum` is its low-rank counterpart.
 
-    `fit` of a full-rank model or a low-rank student takes it in place of the log, if the recipe and the penalties of
-    the model's `formula()` equal those of the inverse: another model, or another a, b, item_power or rank, then costs
-    no factorisation. Full-rank weights from a primal inverse are an array of their own. `inverse()` of a fitted
-    full-rank model gives the inverse that its weights hold.
+    `fit` of a full-rank model or a low-rank student accepts an Inverse in place of the log, if the recipe and the
+    penalties of the model's `formula()` equal those of the inverse. Another model, or another a, b, item_power or rank,
+    then needs no factorisation. Weights computed from a primal inverse are a new array. `inverse()` of a fitted
+    full-rank model returns the inverse that its weights contain.
 
     Parameters
     ----------
@@ -188,8 +208,8 @@ class Inverse:
     Attributes
     ----------
     log, recipe, penalties, dtype : as given
-    report_ : how it was made, as the report of a fit; its residual is that of the inverse
-    unit : the factor of the users' weights, where they have any
+    report_ : report of the computation, as that of a fit; its residual is that of the inverse
+    unit : factor of the user weights; None where all users have the weight 1
 
     Examples
     --------
@@ -240,11 +260,11 @@ class Inverse:
         self.report_ = report
         self.unit = None if report is None else report.unit
         self._weights: Weights | None = None
-        self._pairs: dict[Any, tuple[int, Pairs]] = {}
+        self._students: dict[Any, tuple[int, StudentFactors]] = {}  # by key: rank, and the factors of that rank
 
     @classmethod
     def of_solved(cls, log: Interactions, shared: tuple[GramRecipe, Penalties], solved: Solved) -> Inverse:
-        """An inverse that was made elsewhere, without a certificate."""
+        """An Inverse from a solved system whose accuracy was not measured."""
         inverse = cls.__new__(cls)
         inverse._set(log, shared, solved, None)
         return inverse
@@ -253,7 +273,7 @@ class Inverse:
     def of_weights(
         cls, log: Interactions, shared: tuple[GramRecipe, Penalties], weights: Weights, report: Report
     ) -> Inverse:
-        """The inverse that the weights of a fitted full-rank model hold; nothing is copied."""
+        """The inverse that the weights of a fitted full-rank model contain; nothing is copied."""
         inverse = cls.__new__(cls)
         inverse._set(log, shared, None, report)
         inverse._weights = weights
@@ -261,17 +281,17 @@ class Inverse:
 
     @property
     def solved(self) -> Solved:
-        """The inverse as an array, with the penalties and sums it was made of."""
+        """The inverse as an array, with its penalties and the vectors that heads need."""
         if self._solved is None:
             raise ParameterError(
-                "this inverse is part of the weights of a fitted model, which hold no array to multiply with; fit on "
-                "the log, or on an Inverse made from the log"
+                "this inverse is part of the weights of a fitted model and has no array of its own; fit on the log, or "
+                "on an Inverse made from the log"
             )
         return self._solved
 
     @property
     def gram(self) -> Float | None:
-        """The Gram, where the model that the inverse comes from kept it: then other penalties need no new one."""
+        """The Gram matrix, where the fitted model that the inverse comes from kept it; else None."""
         state = None if self._weights is None else self._weights.update_state
         return None if state is None else state.gram
 
@@ -280,54 +300,55 @@ class Inverse:
         return f"Inverse({self.recipe}, {self.penalties}, {self.dtype}, {shape})"
 
     def serves(self, formula: Formula, options: FitOptions) -> bool:
-        """Whether a model is read off this inverse; False where its fit needs another one, and can make it.
+        """Whether the weights of a model follow from this inverse; False where its fit must compute another one.
 
-        Models with equal recipe and penalties share an inverse. A ParameterError says why a fit cannot be done.
+        Models with an equal recipe and equal penalties share an inverse. ParameterError where this inverse neither
+        serves the model nor has the Gram from which to compute another one.
         """
         same = formula.shared == (self.recipe, self.penalties)
         if self._weights is None:
             self._require(formula, same, options)
             return True
         same &= options.dtype == self.dtype
-        if self._weights.solver == matrix_free.NAME:  # such a model is its log: any fit can be done
+        if self._weights.solver == matrix_free.NAME:  # its weights are the log: every model can be fitted from them
             return same and options.solver in ("auto", matrix_free.NAME) and self._weights.serves_head(formula.head)
         if formula.recipe != self.recipe:
-            pairs = [
+            settings = [
                 (field.name, getattr(formula.recipe, field.name), getattr(self.recipe, field.name))
                 for field in fields(GramRecipe)
             ]
-            other = ", ".join(
-                f"{name} = {new:g}, where the model given in place of a log has {old:g}"
-                for name, new, old in pairs
+            differences = ", ".join(
+                f"{name} = {new:g}, but the model given in place of a log has {old:g}"
+                for name, new, old in settings
                 if new != old
             )
-            raise ParameterError(f"{other}: another recipe is another Gram; fit it on the log")
+            raise ParameterError(f"{differences}: another recipe needs another Gram; fit on the log")
         if options.keep_gram and self.gram is None:
             raise ParameterError("keep_gram=True, but the model given in place of a log kept no Gram; fit on the log")
         if not same and self.gram is None:
             raise ParameterError(
-                "another l2, dropout or dtype needs the Gram, which this model did not keep: fit it with "
-                "keep_gram=True, or fit the new one on the log"
+                "another l2, dropout or dtype needs the Gram, which this model did not keep: fit this model with "
+                "keep_gram=True, or fit the new model on the log"
             )
         return same
 
     def _require(self, formula: Formula, same: bool, options: FitOptions) -> None:
         if not same:
             raise ParameterError(
-                f"this Inverse has {self.recipe} and {self.penalties}, and the model {formula.recipe} and "
-                f"{formula.penalties}; only models with equal ones share it: fit this one on the log"
+                f"this Inverse has {self.recipe} and {self.penalties}, but the model has {formula.recipe} and "
+                f"{formula.penalties}; only models with equal recipe and penalties share it: fit this model on the log"
             )
         if options.keep_gram:
             raise ParameterError("keep_gram=True, but an Inverse given in place of a log has no Gram; fit on the log")
 
     def weights(self, head: Head, threads: int, budget: int) -> Weights:
-        """The weights under a head, in arrays of their own; the inverse stays."""
+        """The weights of a head in new arrays; the inverse stays valid."""
         if self._weights is not None:
             data = self.recipe.data(self.log.matrix, self.unit)
             gram = self.gram
             if gram is not None:
                 gram.setflags(write=False)  # two models share it: an update of either makes a copy
-            return self._weights.copy_with_head(head, squares(data), used(data), budget=budget, threads=threads)
+            return self._weights.copy_with_head(head, squares(data), item_counts(data), budget=budget, threads=threads)
         inverse = self.solved.inverse
         needed = inverse.lower.nbytes if isinstance(inverse, PrimalInverse) else 0
         if needed > budget:
@@ -338,36 +359,39 @@ class Inverse:
         return self.solved.copy(threads).into_weights(self.log, head, threads)
 
     def into_shared_weights(self, threads: int) -> Dense | Dual:
-        """B itself, in place of the inverse, which is gone afterwards: (hB)·θ ranks as the model of each θ does."""
+        """The weights B, written over the inverse, which is then no longer valid.
+
+        Column factors θ of any head can be applied to the scores: (hB)·θ for a history h.
+        """
         return self.solved.into_weights(self.log, ZeroDiagonal(), threads)
 
-    def nearest(self, key: Any, rank: int, make: Callable[[], Pairs]) -> Pairs:
-        """Two factors of a student and their residual: made, or the beginning of what was made for a higher rank."""
-        if key not in self._pairs or self._pairs[key][0] < rank:
-            self._pairs[key] = rank, make()
-        left, right, residual = self._pairs[key][1]
+    def nearest(self, key: Any, rank: int, make: Callable[[], StudentFactors]) -> StudentFactors:
+        """The factors of a student: the leading columns of those cached under the key, or new ones from `make`."""
+        if key not in self._students or self._students[key][0] < rank:
+            self._students[key] = rank, make()
+        left, right, residual = self._students[key][1]
         return left[:, :rank], right[:, :rank], residual
 
 
-def roots(log: Interactions, weights: Float64 | None) -> Float64:
-    """The roots √w of the users' weights."""
+def user_weight_roots(log: Interactions, weights: Float64 | None) -> Float64:
+    """The square root √w of each user's weight."""
     return np.ones(log.n_users) if weights is None else np.sqrt(weights)
 
 
-def used(matrix: Any) -> Float64:
-    """How many users each item has."""
+def item_counts(matrix: Csr) -> Float64:
+    """The number of users of each item."""
     return np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.float64)
 
 
-def tiny() -> NDArray[np.float32]:
-    """The smallest data that compiles everything: two users, two items."""
-    matrix: NDArray[np.float32] = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
+def two_by_two() -> Csr:
+    """Data of two users and two items, enough to compile every kernel."""
+    matrix: Csr = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
     return matrix
 
 
-def alike(one: Float64, other: Float64) -> NDArray[np.bool_]:
-    """Which penalties are the same, but for the order of the sums they come from."""
-    return np.abs(one - other) <= NOISE * other
+def same_penalties(first: Float64, second: Float64) -> NDArray[np.bool_]:
+    """Which penalties are equal up to the rounding of sums that were added in another order."""
+    return np.abs(first - second) <= NOISE * second
 
 
 def exact_enough(report: ReportBuilder) -> bool:
@@ -375,8 +399,8 @@ def exact_enough(report: ReportBuilder) -> bool:
     return (report.residual or 0) <= WORST_RESIDUAL and (report.error or 0) <= WORST_ERROR
 
 
-def judge(report: ReportBuilder) -> None:
-    """Refuse a fit that is not finite, and warn of one that is not exact."""
+def check_accuracy(report: ReportBuilder) -> None:
+    """Raise NumericalError where a fit is not finite; warn where it is not exact."""
     assert report.residual is not None
     if not (np.isfinite(report.residual) and np.isfinite(report.error or 0)):
         raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
@@ -384,8 +408,9 @@ def judge(report: ReportBuilder) -> None:
         other = "primal" if report.solver == "dual" else "dual"
         advice = f"use dtype='float64', or try solver='{other}'" if report.dtype == "float32" else "raise l2"
         warnings.warn(
-            f"this fit is not exact: its residual is {report.residual:.1e} (good: below {WORST_RESIDUAL:g}), and its "
-            f"weights are off by some {report.error or 0:.0e} of the largest (good: below {WORST_ERROR:g}); {advice}",
+            f"this fit is not exact: its residual is {report.residual:.1e} (good: below {WORST_RESIDUAL:g}), and the "
+            f"error of its weights about {report.error or 0:.0e} of the largest (good: below {WORST_ERROR:g}); "
+            f"{advice}",
             MonogramWarning,
             stacklevel=5,
         )

@@ -1,4 +1,4 @@
-"""What models made of one inverse share, full rank or not: the plan, the inverse, and its certificate."""
+"""`InverseModel`, the base class of models that are computed from one inverse, of full or of low rank."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from monogram.planning.size import Size
 
 @dataclass(kw_only=True, eq=False)
 class InverseModel(Recommender):
-    """A model made of one inverse (S + Λ)⁻¹: its `formula` says which one, and what is read off it."""
+    """A model that is computed from one inverse (S + Λ)⁻¹; `formula` defines S, Λ and the weights."""
 
-    reading: ClassVar[Reading] = "fit"  # how a model is read off an inverse that it shares, see `SharedFit`
+    reading: ClassVar[Reading] = "fit"  # how the weights follow from a shared inverse; see `SharedFit`
 
     def formula(self) -> Formula:
-        """What S is, how large its penalties are, and what is read off the inverse."""
-        raise TypeError(f"{type(self).__name__} must define formula(), which gives recipe, penalties and head")
+        """The recipe of S, the penalties, and the head."""
+        raise TypeError(f"{type(self).__name__} must define formula(), which returns recipe, penalties and head")
 
     def shared_fit(self) -> SharedFit:
-        """The inverse of its recipe and penalties: models with equal ones share one factorisation."""
+        """The inverse of the model's recipe and penalties."""
         return SharedFit("inverse", self.formula().shared, self.reading)
 
     def inputs(self, source: Any) -> FitInputs:
-        """A log, an `Inverse` of one, or a fitted model whose weights hold one."""
+        """Inputs from a log, from an `Inverse` of a log, or from a fitted model whose weights contain an inverse."""
         if isinstance(source, Recommender):
             source = source.inverse()
         return FitInputs(source.log, source) if isinstance(source, Inverse) else super().inputs(source)
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
-        """What the fit takes beside the inverse."""
+        """The memory and work of the fit in addition to the inverse."""
         return Extra(bytes=self.formula().recipe.copied_bytes(size.events))
 
     def _warm(self, options: FitOptions) -> None:
         inverse.warm(self.formula().recipe, options.dtype)
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         return self.plan_inverse(size, options)
 
     def plan_inverse(self, size: Size, options: FitOptions, others: tuple[Cost, ...] = ()) -> Plan:
-        """The plan of an inverse, with ways that need none beside it."""
+        """The plan of the inverse; `others` are the costs of solvers that need no inverse."""
         extra = self._extra(size, options)
         return inverse.plan_inverse(*self.formula().shared, size, options, extra, others, disk="disk" in self.solvers)

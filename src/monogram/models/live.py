@@ -15,7 +15,7 @@ from monogram.errors import ParameterError, one_of
 from monogram.models.base import Recommender
 from monogram.models.full_rank import DEQL, FullRank
 from monogram.models.heads import DecoupledLoss
-from monogram.models.inverse import used
+from monogram.models.inverse import item_counts
 from monogram.weights import Weights
 from monogram.weights.common import Head
 
@@ -76,7 +76,7 @@ def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
         return model.weights_
     full = cast("FullRank", model)
     data = full.formula().recipe.data(full.log_.matrix, full.report_.unit)
-    return full.weights_.with_head(_changed_head(full, changed), squares(data), used(data))
+    return full.weights_.with_head(_changed_head(full, changed), squares(data), item_counts(data))
 
 
 def _changed_head(model: FullRank, changed: dict[str, Any]) -> Head:

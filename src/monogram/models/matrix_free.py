@@ -1,4 +1,7 @@
-"""Full-rank models without a square array: the weights are the sparse data and, where scores need it, c = diag C."""
+"""Matrix-free fit of full-rank models: the weights are the sparse data and, where the head needs it, c = diag C.
+
+No inverse is computed. Each history is scored by conjugate gradients.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import matrix_free, probing
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.heads import Formula
-from monogram.models.inverse import judge, tiny
+from monogram.models.inverse import check_accuracy, two_by_two
 from monogram.models.report import ReportBuilder
 from monogram.weights import MatrixFree
 
@@ -14,11 +17,11 @@ from monogram.weights import MatrixFree
 def fit_matrix_free(
     formula: Formula, inputs: FitInputs, options: FitOptions, report: ReportBuilder, planned: int
 ) -> MatrixFree:
-    """The sparse data and c, estimated; the certificate is that of a few columns."""
+    """Weights of the sparse data and an estimate of c; residual and error are measured on a few columns."""
     recipe, penalties, head = formula
     report.tick("plan")
     report.solver, report.planned_bytes = matrix_free.NAME, planned
-    probing.warm(recipe.data(tiny(), 1.0), options.dtype)
+    probing.warm(recipe.data(two_by_two(), 1.0), options.dtype)
     report.tick("compile")
     data = inputs.data(recipe)
     report.unit = inputs.unit
@@ -30,6 +33,6 @@ def fit_matrix_free(
         report.deviation = c.deviation
     report.residual, report.error = matrix_free.certificate(system, tolerance=tolerance, threads=options.threads)
     report.tick("residual")
-    judge(report)
+    check_accuracy(report)
     weights = recipe.weights(inputs.log.matrix, inputs.unit)
     return MatrixFree(inputs.log.matrix, system.penalties, tolerance, options.dtype, c, weights, system=system)

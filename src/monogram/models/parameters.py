@@ -39,7 +39,7 @@ def param(
     below : whether `high` itself is not allowed
     choices : the texts that are allowed
     many : whether a list of numbers is allowed, each within the bounds
-    search : where `tune` looks for its value; None: `tune` leaves it at its default
+    search : the values that `tune` tries; None: `tune` uses the default
     """
     described = {"help": help, "low": low, "high": high, "below": below, "choices": choices, "many": many}
     return dataclasses.field(default=default, metadata=described | {"search": search})

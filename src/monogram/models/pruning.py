@@ -1,4 +1,4 @@
-"""Pruning: a copy of a fitted model with the largest weights of each item only, and the effect on its lists."""
+"""Pruning: a copy of a fitted model with only the largest weights of each item, and the effect on its lists."""
 
 from __future__ import annotations
 
@@ -42,11 +42,13 @@ def _check(model: Recommender, weights: Weights, keep: Any) -> None:
     if isinstance(keep, bool) or not isinstance(keep, int | np.integer) or keep < 1:
         raise ParameterError(f"keep = {keep!r}; expected a whole number of at least 1 (weights kept for each item)")
     if weights.kind == "fixed":
-        raise ParameterError(f"{type(model).__name__} gives every history the same scores: it has no weights to prune")
+        raise ParameterError(
+            f"{type(model).__name__} has no weights to prune: its scores are the same for every history"
+        )
     if not weights.linear:
         raise ParameterError(
-            f"the scores of this {type(model).__name__} are not the history times one matrix (its weights are "
-            f"{weights.kind!r}), so that they cannot be pruned to a sparse matrix"
+            f"this {type(model).__name__} cannot be pruned to a sparse matrix: its weights are {weights.kind!r}, and "
+            "its scores are not the history times one matrix"
         )
 
 
@@ -56,15 +58,15 @@ def _require_memory(items: int, keep: int, dtype: np.dtype[Any]) -> None:
     if needed > free:
         raise MemoryBudgetError(
             f"{keep:,} weights for each of {items:,} items need {memory.show(needed)}, but {memory.show(free)} "
-            "is free; keep fewer"
+            "is free; lower keep"
         )
 
 
 def _overlap(log: Interactions, before: Weights, after: Weights, seed: int, threads: int) -> tuple[float, int]:
-    """The mean overlap of the first lists of sampled users, and their number."""
+    """The mean overlap of the lists of sampled users before and after pruning, and the number of these users."""
     active = np.flatnonzero(np.diff(log.matrix.indptr))
-    chosen = np.sort(np.random.default_rng(seed).choice(active, min(SAMPLE, len(active)), replace=False))
-    histories = log.matrix[chosen]
+    sample = np.sort(np.random.default_rng(seed).choice(active, min(SAMPLE, len(active)), replace=False))
+    histories = log.matrix[sample]
     eligible, k = Eligible.all_but(histories), min(LENGTH, log.n_items)
     first, second = (weights.best(histories, eligible, k, threads) for weights in (before, after))
     shares = [

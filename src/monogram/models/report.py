@@ -1,4 +1,4 @@
-"""How a fit went, the object that collects that during the fit, and what pruning left out."""
+"""Reports: `Report` of a fit, `ReportBuilder` that collects it during the fit, and `Pruning`."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from monogram.engine.runtime.progress import Stage, silent
 if TYPE_CHECKING:
     from monogram.planning.plan import Plan
 
-FROZEN = "penalties frozen"  # the note of an update that leaves the penalties as they are
-LENGTH = 20  # of the lists on which pruning is measured
+FROZEN = "penalties frozen"  # note of an update that does not change the penalties
+LENGTH = 20  # length of the lists that are compared after pruning
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """How a fit went.
+    """Solver, time, memory and accuracy of a fit.
 
     Attributes
     ----------
     solver : "primal", "dual", "disk", "matrix_free" or "none"; for a spectrum the side and the method, or "reused";
         on a cluster "cluster (one worker)", "cluster (tiles)", or "cluster" and the method
     dtype : working precision
-    threads : threads used
+    threads : number of threads
     seconds : by stage (compile: kernels, the first time on a machine)
-    peak_bytes : most memory taken during the fit above what the process held before (None: not measurable)
-    planned_bytes : what the plan foresaw
+    peak_bytes : largest memory of the process during the fit, less its memory before (None: not measurable)
+    planned_bytes : memory of the plan
     residual : largest off-diagonal entry of (S + Λ)B − S on probe columns, relative to max|S|; for a spectrum the
         largest ‖Av − σ²v‖/σ²; for SLIM the largest violation of the conditions of its minimum, relative to max|S|
-    error : error of the weights on those columns, relative to the largest: a bound, or where that is large an estimate
-        (None: not known). For TwoStep by the dual at least that of the lists of a few users
+    error : error of the weights on those columns, relative to the largest weight: a bound, or where the bound is large
+        an estimate (None: not known). For TwoStep with the dual solver at least the error of the scores of a few users
     rank : of the weights, where it is not full
-    objectives : after each epoch of an iterative fit; of some closed forms their one value
-    deviation : of a matrix-free fit that estimates c = diag C: the largest standard error of an item's c, relative
+    objectives : value of the objective after each epoch of an iterative fit; for some closed forms a single value
+    deviation : of a matrix-free fit that estimates c = diag C: the largest relative standard error of an item's c
     changes : number of updates (users or items added, users forgotten) since the fit; the numbers above are then those
         of the last update
     residual_at_fit, error_at_fit : residual and error of the fit, where there were updates since
-    note : what was done differently from a plain fit, such as a refit in place of an update, and why
-    unit : where users have weights, their factor: w_u = unit·n_u^(−user_power). It is computed from the log of the fit
-        and does not change with updates
+    note : difference from a plain fit, such as a refit in place of an update, with its reason
+    unit : factor of the user weights w_u = unit·n_u^(−user_power), computed from the log of the fit and not changed by
+        updates; None where all user weights are 1
     """
 
     solver: str
@@ -62,7 +62,7 @@ class Report:
     unit: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "objectives", tuple(self.objectives))  # a list in a file
+        object.__setattr__(self, "objectives", tuple(self.objectives))  # a model file has a list
 
     def __str__(self) -> str:
         stages = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items() if value >= 0.005)
@@ -90,9 +90,9 @@ class Report:
 
 @dataclass(kw_only=True)
 class ReportBuilder:
-    """A report that is being collected while a fit runs; the fields have the meaning they have in `Report`.
+    """The report of a fit that is running; the fields have the meaning that they have in `Report`.
 
-    `plan` is the plan of the fit, made once.
+    `plan` is the plan of the fit; None until the plan is made.
     """
 
     dtype: str = "float32"
@@ -121,7 +121,7 @@ class ReportBuilder:
         self.progress(stage, amount)
 
     def reused(self, source: Report | None) -> None:
-        """Note that the factorisation of an earlier fit was reused, with its measured accuracy."""
+        """Record that a factorisation was reused, with the accuracy in its report."""
         self.solver = "reused"
         if source is not None:
             self.residual, self.error, self.deviation = source.residual, source.error, source.deviation
@@ -147,14 +147,14 @@ class ReportBuilder:
 
 @dataclass(frozen=True)
 class Pruning:
-    """What was left out of a model's weights.
+    """Size and effect of a pruning.
 
     Attributes
     ----------
     keep : weights kept for each item
-    density : share of the entries of W that are left
-    overlap : share of a user's first 20 items that is still among them, mean over the users that were asked
-    users : how many were asked
+    density : share of the entries of W that are not zero
+    overlap : share of a user's first 20 items that are also among the first 20 after pruning, mean over sampled users
+    users : number of sampled users
     bytes_before, bytes_after : size of the weights
     """
 

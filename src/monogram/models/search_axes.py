@@ -1,4 +1,4 @@
-"""Where a search looks for the value of a parameter: declared on the parameter, `param(..., search=Search(...))`.
+"""Search axes: the values of a parameter that `tune` tries, declared as `param(..., search=Search(...))`.
 
 `monogram.tuning.spaces` turns the declarations of a class into a search space on a log. A parameter without a
 declaration is not searched.
@@ -36,7 +36,7 @@ class Search:
     target : with the unit "threshold", the target of the `Spectrum` that gives the singular values
     free : whether another value costs no new fit; all values are then tried wherever the other axes are refined
     largest : largest value, as a share of the smaller side of the log (users or items); for ranks
-    order : axes of a lower order are searched in an outer loop, so that what they share is computed once
+    order : axes of a lower order are searched in an outer loop, so that a factorisation they share is computed once
     only_with_shift : search it only where the validation part can measure a shift in popularity
     unless : parameters that exclude this one: where values are given for one of them, this one is not searched
     """

@@ -1,4 +1,4 @@
-"""Item-to-item weights that are mostly zero by their objective."""
+"""Sparse linear models: an l1 penalty makes most item-to-item weights exactly zero."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ class SLIM(Recommender):
     """Sparse linear method (Ning and Karypis 2011), by ADMM (Steck, Dimakopoulou, Riabov and Jebara 2020).
 
     Minimises ½‖X − XB‖² + ½·l2·‖B‖² + l1·‖B‖₁ with diag B = 0, and B ≥ 0 when `positive`. The minimum is unique for
-    l2 above 0. ADMM needs one inverse, C = (S + diag(l2 + ρ))⁻¹ with ρ_i = rho·√((d_i + l2)·mean(d + l2)): it repeats
-    B = I + C(ρ∘(Z − Γ) − diag ν), with ν such that diag B = 0, then Z = the soft threshold l1/ρ of B + Γ (its positive
-    part), and Γ + B − Z for Γ. Z, with its exact zeros, are the weights. With l1 = 0 and `positive` off this is EASE.
+    l2 above 0. ADMM uses one inverse, C = (S + diag(l2 + ρ))⁻¹ with ρ_i = rho·√((d_i + l2)·mean(d + l2)). It repeats
+    B ← I + C(ρ∘(Z − Γ) − diag ν), with ν such that diag B = 0; Z ← B + Γ soft-thresholded by l1/ρ (with `positive` its
+    positive part); Γ ← Γ + B − Z. The weights are Z, which has exact zeros. With l1 = 0 and `positive` off the minimum
+    is that of EASE.
 
     The residual in `report_` is the largest violation of the conditions of the minimum, relative to max|S|.
     """
 
     name: ClassVar[str] = "slim"
-    # The columns of the weights converge one by one: there are no epochs of the whole model to measure after.
+    # The columns of the weights converge one by one: the whole model cannot be measured after an epoch.
     epoch_training: ClassVar[EpochTraining | None] = EpochTraining(observable=False)
     l1: float = param(
         5.0,
@@ -54,21 +55,21 @@ class SLIM(Recommender):
     )
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     positive: bool = param(True, "no weight below 0")
-    rho: float = param(10.0, "how firmly ADMM holds its two copies together, in units of the Gram", low=1e-6, high=1e6)
-    epochs: int = param(200, "steps after which a column is taken as it is", low=1, high=1_000_000)
-    tolerance: float = param(1e-4, "change at which a column has converged, relative", low=0, high=1)
+    rho: float = param(10.0, "penalty of ADMM on the difference of B and Z, in units of the Gram", low=1e-6, high=1e6)
+    epochs: int = param(200, "most iterations for a column", low=1, high=1_000_000)
+    tolerance: float = param(1e-4, "relative change at which a column has converged", low=0, high=1)
 
     def _warm(self, options: FitOptions) -> None:
-        tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
-        self._solve(tiny, replace(options, threads=1), silent, np.inf)
+        log = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
+        self._solve(log, replace(options, threads=1), silent, np.inf)
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         if options.solver == "dual":
-            raise ParameterError("solver='dual' is not one SLIM has; use solver='primal' or 'auto'")
+            raise ParameterError("SLIM has no solver='dual'; use solver='primal' or 'auto'")
         extra = slim_extra(size, self.l1, self.epochs, dtype=options.dtype)
-        how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "extra": extra}
-        return choice.choose(size, budget=options.budget, solvers=("primal",), **how)
+        settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "extra": extra}
+        return choice.choose(size, budget=options.budget, solvers=("primal",), **settings)
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         log = inputs.log
@@ -80,21 +81,22 @@ class SLIM(Recommender):
         report.objectives = solution.record
         report.residual = slim.optimality(log.matrix, solution.matrix, problem)
         report.tick("residual")
-        self._judge(solution, report.residual)
+        self._check_convergence(solution, report.residual)
         return Sparse(solution.matrix)
 
     def _solve(
         self, log: Interactions, options: FitOptions, stage: Stage, most: float
     ) -> tuple[slim.SlimSolution, slim.SlimProblem]:
+        """The weights by ADMM, and the problem they solve; `most` is the largest number of weights that may be kept."""
         rho = slim.penalties(squares(log.matrix), self.l2, self.rho)
         problem = slim.SlimProblem(self.l1, self.l2, self.positive, rho)
-        how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "stage": stage}
+        settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "stage": stage}
         with inverse_advice():
-            solved = primal_inverse(log.matrix, self.l2 + rho, **how)
-        whole = solved.into_weights(np.ones(log.n_items), solved.diagonal, options.threads)
+            inverse = primal_inverse(log.matrix, self.l2 + rho, **settings)
+        square = inverse.into_weights(np.ones(log.n_items), inverse.diagonal, options.threads)
         with sparsity_advice():
             solution = slim.slim(
-                whole,
+                square,
                 problem,
                 epochs=self.epochs,
                 tolerance=self.tolerance,
@@ -104,7 +106,8 @@ class SLIM(Recommender):
             )
         return solution, problem
 
-    def _judge(self, solution: slim.SlimSolution, residual: float) -> None:
+    def _check_convergence(self, solution: slim.SlimSolution, residual: float) -> None:
+        """Raise NumericalError where the weights are not finite; warn of columns that have not converged."""
         if not (np.isfinite(residual) and np.isfinite(solution.record).all()):
             raise NumericalError("the weights are not finite: raise l2, or use dtype='float64'")
         if solution.unfinished:

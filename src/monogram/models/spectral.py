@@ -1,6 +1,7 @@
-"""Spectral models: one eigendecomposition, then each model is a filter on the singular values.
+"""Spectral models: one truncated singular value decomposition, and for each model a filter on the singular values.
 
-With X = U·Σ·Vᵀ every model here is W = V_k·diag(f)·V_kᵀ. A model is its filter f(σ).
+With X = U·Σ·Vᵀ every model here is W = V_k·diag(f(σ))·V_kᵀ. A model defines its filter f. The filters are those of "On
+the regularization landscape for the linear recommendation models" (2022), RG² is from Pu et al. (2024).
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.operators import Operator
 from monogram.engine.iterative import rg2
 from monogram.engine.iterative.rg2_newton import newton_cg
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Float, Float64
 from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import spectrum
 from monogram.models.abilities import EpochTraining, SharedFit
@@ -33,7 +33,7 @@ from monogram.planning.size import Size, measure
 from monogram.weights import Factors, Weights
 
 Numbers = float | tuple[float, ...]
-FIRST_RANK = 64  # where the data decide the rank: asked for first, then doubled
+FIRST_RANK = 64  # pairs computed first where the rank follows from the data; doubled until the filter reaches 0
 
 
 def _nuclear_l2(mu: Float64, sigma: Float64) -> Float64:
@@ -49,115 +49,123 @@ NUCLEAR = Search(unit="threshold", at=_nuclear_l2)
 
 @dataclass(kw_only=True, eq=False)
 class Spectral(Recommender):
-    """Engine 2: what the filters share. `fit` also takes a `Spectrum`."""
+    """Base class of the spectral models. `fit` also accepts a `Spectrum` in place of the log."""
 
     on_cluster: ClassVar[bool] = True
     target: ClassVar[str] = "plain"
 
     def shared_fit(self) -> SharedFit | None:
-        """The spectrum of its target, where a spectrum is all that it needs."""
+        """The spectrum of the model's target; None where the fit is iterative."""
         return SharedFit("spectrum", self.target) if self.closed_form else None
 
     @property
     def pairs_needed(self) -> int | None:
-        """How many singular pairs the filter needs: its rank; None where the singular values decide."""
-        return self._wanted()
+        """The number of singular pairs that the filter needs: its rank; None where it follows from the data."""
+        return self._fixed_rank()
 
     def is_served_by(self, spectrum: Spectrum) -> bool:
         """Whether a spectrum of at least `pairs_needed` pairs has all pairs that the filter needs."""
-        return self._wanted() is not None or self._enough(spectrum)
+        return self._fixed_rank() is not None or self._has_all_pairs(spectrum)
 
     @property
     def closed_form(self) -> bool:
-        """Whether a spectrum is all it needs."""
+        """Whether the weights follow from a spectrum, without iterations."""
         return True
 
     def _on_cluster(self) -> bool:
         return self.on_cluster and self.closed_form
 
-    def _wanted(self) -> int | None:
-        """The rank asked for; None where the data decide it."""
+    def _fixed_rank(self) -> int | None:
+        """The parameter `rank`; None where the rank follows from the data."""
         rank: int = getattr(self, "rank")  # noqa: B009  (a field of most subclasses)
         return rank
 
     def _filter(self, sigma: Float64) -> Float64:
-        """f of each singular value."""
+        """The filter f at each singular value."""
         raise TypeError(f"{type(self).__name__} must define _filter(sigma)")
 
     def inputs(self, source: Any) -> FitInputs:
-        """A log, or a `Spectrum` of one."""
+        """Inputs from a log, or from a `Spectrum` of a log."""
         return FitInputs(source.log, source) if isinstance(source, Spectrum) else super().inputs(source)
 
     def _warm(self, options: FitOptions) -> None:
-        tiny = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
-        for matrix in (tiny, tiny.astype(np.float64)):
+        identity = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
+        for matrix in (identity, identity.astype(np.float64)):
             data = Operator(matrix)
             data.dense("items")
             for dtype in ("float32", "float64"):
                 data.item_gram_times(np.ones((2, 2), dtype))
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
-        return spectrum.plan(size, self._wanted() or FIRST_RANK, options, self.target != "plain")
+        """The plan of a fit on a log of this size."""
+        return spectrum.plan(size, self._fixed_rank() or FIRST_RANK, options, self.target != "plain")
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
-        held = self._spectrum(inputs, options, report)
-        sigma = held.values[: self._wanted()]
+        source = self._spectrum(inputs, options, report)
+        sigma = source.values[: self._fixed_rank()]
         report.tick("spectrum")
         scale = self._filter(sigma)
-        kept = int(np.flatnonzero(scale)[-1]) + 1 if scale.any() else 0
-        if not kept:
+        rank = int(np.flatnonzero(scale)[-1]) + 1 if scale.any() else 0
+        if not rank:
             warnings.warn(
                 f"no direction passes the filter (the largest singular value is {sigma.max(initial=0):.3g}): "
                 "every score is the same; lower the penalty",
                 MonogramWarning,
                 stacklevel=4,
             )
-        report.rank = kept
-        vectors = np.ascontiguousarray(held.vectors[:, :kept])
-        return self._weights(vectors, scale[:kept])
+        report.rank = rank
+        vectors = np.ascontiguousarray(source.vectors[:, :rank])
+        return self._weights(vectors, scale[:rank])
 
-    def _weights(self, vectors: NDArray[Any], scale: Float64) -> Weights:
+    def _weights(self, vectors: Float, scale: Float64) -> Weights:
+        """The weights V·diag(f)·Vᵀ."""
         return Factors(vectors, vectors, scale)
 
     def _spectrum(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Spectrum:
-        """The one that was given, or a new one with as many pairs as the filter needs."""
-        wanted = self._wanted()
+        """The spectrum of the inputs, checked, or a new one with as many pairs as the filter needs."""
+        fixed_rank = self._fixed_rank()
         source: Spectrum | None = inputs.factorisation
         if source is not None:
-            self._check(source, wanted)
+            self._check(source, fixed_rank)
             report.reused(None)
             report.residual, report.dtype = source.residual, source.vectors.dtype.name
             if source.user_power and source.target == "plain":
                 report.note = f"user_power {source.user_power:g}: that of the spectrum"
             return source
-        rank, chosen = wanted or FIRST_RANK, self._chosen(inputs, options, report)
+        rank, chosen = fixed_rank or FIRST_RANK, self._chosen(inputs, options, report)
         while True:
             power = 1.0 if self.target == "rg2" else 0.0
-            found = spectrum.decompose(inputs.log, rank, options, report, chosen, target=self.target, power=power)
-            held = Spectrum.of_pairs(inputs.log, found, self.target, power)
-            if wanted is not None or self._enough(held):
-                return held
+            pairs = spectrum.decompose(inputs.log, rank, options, report, chosen, target=self.target, power=power)
+            computed = Spectrum.of_pairs(inputs.log, pairs, self.target, power)
+            if fixed_rank is not None or self._has_all_pairs(computed):
+                return computed
             rank *= 2
             chosen = spectrum.plan(measure(inputs.log.matrix), rank, options, self.target != "plain").require().chosen
 
-    def _check(self, given: Spectrum, wanted: int | None) -> None:
+    def _check(self, source: Spectrum, fixed_rank: int | None) -> None:
+        """Raise ParameterError where a spectrum has another target or too few pairs."""
         name = type(self).__name__
-        if given.target != self.target:
-            raise ParameterError(f"{name} needs a Spectrum with target={self.target!r}; this one has {given.target!r}")
-        if wanted is not None and wanted > given.rank and not given.complete:
-            raise ParameterError(f"rank = {wanted} for {name}, but the Spectrum has {given.rank} pairs; make it anew")
-        if wanted is None and not self._enough(given):
-            raise ParameterError(f"{name} needs more than the {given.rank} pairs of this Spectrum; make it with more")
+        if source.target != self.target:
+            raise ParameterError(
+                f"{name} needs a Spectrum with target={self.target!r}; the Spectrum given has target={source.target!r}"
+            )
+        if fixed_rank is not None and fixed_rank > source.rank and not source.complete:
+            raise ParameterError(
+                f"rank = {fixed_rank} for {name}, but the Spectrum has {source.rank} pairs; make it with more pairs"
+            )
+        if fixed_rank is None and not self._has_all_pairs(source):
+            raise ParameterError(
+                f"{name} needs more than the {source.rank} pairs of this Spectrum; make it with more pairs"
+            )
 
-    def _enough(self, held: Spectrum) -> bool:
-        """Whether pairs beyond those held would get the filter 0."""
-        return held.complete or not len(held.values) or float(self._filter(held.values)[-1]) == 0.0
+    def _has_all_pairs(self, source: Spectrum) -> bool:
+        """Whether the filter is 0 at every singular value that the spectrum does not have."""
+        return source.complete or not len(source.values) or float(self._filter(source.values)[-1]) == 0.0
 
 
 @dataclass(kw_only=True, eq=False)
 class RegularizedPCA(Spectral):
-    """Regularised PCA (P1, case 1).
+    """Regularised PCA.
 
     Minimises ‖X − PQ‖² + l2·(‖P‖² + ‖Q‖²) with P of `rank` columns. Solution: f = (σ − l2)₊/σ.
     """
@@ -172,28 +180,28 @@ class RegularizedPCA(Spectral):
 
 @dataclass(kw_only=True, eq=False)
 class DropoutMF(Spectral):
-    """Matrix factorisation with dropout (P1, case 2); its rank follows from the data.
+    """Matrix factorisation with dropout of factors; its rank follows from the data.
 
-    Minimises ‖X − Y‖² + ((1 − keep)/keep)·‖Y‖_*², to which dropout of factors leads. Solution: f = (σ − μ)₊/σ with
-    μ = (1 − keep)/(keep + (1 − keep)·r)·Σ_{i≤r}σ_i, r the largest index with σ_r > μ.
+    Minimises ‖X − Y‖² + ((1 − keep)/keep)·‖Y‖_*², the expected loss when factors are dropped. Solution: f = (σ − μ)₊/σ
+    with μ = (1 − keep)/(keep + (1 − keep)·r)·Σ_{i≤r}σ_i, r the largest index with σ_r > μ.
     """
 
     name: ClassVar[str] = "dropout_mf"
     keep: float = param(0.99, "probability with which a factor is kept", low=1e-6, high=1, search=KEEP)
 
-    def _wanted(self) -> int | None:
+    def _fixed_rank(self) -> int | None:
         return None
 
     def _filter(self, sigma: Float64) -> Float64:
         drop, count = 1 - self.keep, np.arange(1, len(sigma) + 1)
         level = drop / (self.keep + drop * count) * np.cumsum(sigma)
-        kept = int((sigma > level).sum())  # σ_r − μ_r falls with r, so these are the first ones
-        return soft(sigma, float(level[kept - 1])) if kept else np.zeros_like(sigma)
+        rank = int((sigma > level).sum())  # σ_r − μ_r decreases with r, so these are the first indices
+        return soft(sigma, float(level[rank - 1])) if rank else np.zeros_like(sigma)
 
 
 @dataclass(kw_only=True, eq=False)
 class NuclearPower(Spectral):
-    """A power of the nuclear norm (P1, lemma 2); its rank follows from the data.
+    """Matrix approximation with a power of the nuclear norm as penalty; its rank follows from the data.
 
     Minimises ‖X − Y‖² + l2·‖Y‖_*^power. Solution: f = (σ − μ)₊/σ with μ = ½·l2·power·η^(power − 1) and
     η = Σ(σ_i − μ)₊, the nuclear norm of Y.
@@ -203,7 +211,7 @@ class NuclearPower(Spectral):
     l2: float = param(0.01, "penalty on the power of the nuclear norm", low=0, high=1e30, search=NUCLEAR)
     power: float = param(2.0, "the power", low=1, high=10)
 
-    def _wanted(self) -> int | None:
+    def _fixed_rank(self) -> int | None:
         return None
 
     def _filter(self, sigma: Float64) -> Float64:
@@ -213,7 +221,7 @@ class NuclearPower(Spectral):
 
         if self.power == 1 or not len(sigma):
             return soft(sigma, 0.5 * self.l2)
-        import scipy.optimize  # slow to import, and every program that loads a model comes by here
+        import scipy.optimize  # slow to import; loading a model must not need it
 
         top = float(sigma[0])
         return soft(sigma, float(scipy.optimize.brentq(excess, 0.0, top, xtol=1e-14 * top, rtol=1e-15, maxiter=500)))
@@ -221,10 +229,10 @@ class NuclearPower(Spectral):
 
 @dataclass(kw_only=True, eq=False)
 class WLAE(Spectral):
-    """Weighted linear autoencoder (P1, case 3); with one weight for all, plain weight decay.
+    """Weighted linear autoencoder; with a single weight, plain weight decay.
 
     Minimises ‖X − X·W₁·W₂‖² + ‖W₁Λ^½‖² + ‖Λ^½W₂‖² over W₁, W₂ of rank `rank`, Λ = diag(weights). Solution:
-    f_i = (1 − λ_i/σ_i²)₊, weights ascending against σ descending: their order does not matter.
+    f_i = (1 − λ_i/σ_i²)₊. The smallest weight belongs to the largest σ, whatever the order in which weights are given.
     """
 
     name: ClassVar[str] = "wlae"
@@ -240,7 +248,7 @@ class WLAE(Spectral):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _matches(self.weights, self.rank, "weights")
+        _check_length(self.weights, self.rank, "weights")
 
     def _filter(self, sigma: Float64) -> Float64:
         return np.maximum(1 - spread(self.weights, len(sigma)) / sigma**2, 0)
@@ -248,11 +256,11 @@ class WLAE(Spectral):
 
 @dataclass(kw_only=True, eq=False)
 class VLAE(Spectral):
-    """Variational linear autoencoder (P1, case 4).
+    """Variational linear autoencoder.
 
     Minimises ‖X − X·A·B‖² + ‖ΛB‖² + ‖XA‖² over A, B of rank `rank`, Λ = diag(weights). Solution:
-    f_i = (σ_i − λ_i)₊/σ_i, weights ascending against σ descending: their order does not matter. With `scale` the
-    weights are scale/σ_i, which P1 tries; with neither they are 1.
+    f_i = (σ_i − λ_i)₊/σ_i. The smallest weight belongs to the largest σ, whatever the order in which weights are given.
+    With `scale` the weights are scale/σ_i; without `weights` and `scale` they are 1.
     """
 
     name: ClassVar[str] = "vlae"
@@ -271,7 +279,7 @@ class VLAE(Spectral):
         super().__post_init__()
         if self.weights is not None and self.scale is not None:
             raise ParameterError("both weights and scale were given; expected one of them")
-        _matches(self.weights, self.rank, "weights")
+        _check_length(self.weights, self.rank, "weights")
 
     def _filter(self, sigma: Float64) -> Float64:
         if self.scale is not None:
@@ -282,10 +290,10 @@ class VLAE(Spectral):
 
 @dataclass(kw_only=True, eq=False)
 class LRR(Spectral):
-    """Low-rank regression (P1, case 8); with one number, the product penalty of P4.
+    """Low-rank regression; with a single l2, ridge regression on the weights (the product penalty of Steck 2020).
 
     Minimises ‖X − XW‖² + ‖ΓW‖² over W of rank at most `rank`, Γ = V·diag(l2)^½·Vᵀ. Solution: f_i = σ_i²/(σ_i² + l2_i).
-    With a list the penalties belong to the directions in the order of falling σ.
+    A list of penalties belongs to the directions in the order of descending σ.
     """
 
     name: ClassVar[str] = "lrr"
@@ -302,7 +310,7 @@ class LRR(Spectral):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _matches(self.l2, self.rank, "l2")
+        _check_length(self.l2, self.rank, "l2")
 
     def _filter(self, sigma: Float64) -> Float64:
         l2 = np.full(len(sigma), self.l2) if isinstance(self.l2, float) else np.array(self.l2[: len(sigma)])
@@ -311,15 +319,16 @@ class LRR(Spectral):
 
 @dataclass(kw_only=True, eq=False)
 class RG2(Spectral):
-    """Ranking-generalisable squared loss (P3), whose global optimum is a filtered spectrum.
+    """Ranking-generalisable squared loss RG² (Pu et al. 2024); its global optimum is a filtered spectrum.
 
     Minimises Σ_ui w_u(T_ui − P_u·Q_i)² + l2·Σ_u N·w_u‖P_u‖² + l2·ŵ·Σ_i‖Q_i‖² over P, Q of rank `rank`, where
     T_ui = r_ui·N/n_u − 1, w_u = n_u/(2N·Σn), ŵ = Σw = 1/(2N), and n_u is the sum of a user's row. With P̃ = diag(√w)·P
     this is regularised PCA of diag(√w)·T. Solution: f = (σ − μ)₊/σ with μ = l2/√2, and a history scores
     (h·N/Σh − 1)·V·diag(f)·Vᵀ.
 
-    solver="als" and "newton_cg" minimise the same in epochs (`report_.objectives` has them); penalty="plain",
-    l2·(‖P‖² + ‖Q‖²), has no closed form and needs one of them. They score a history by the best P for it.
+    solver="als" and "newton_cg" minimise the same objective in epochs (`report_.objectives`). penalty="plain",
+    l2·(‖P‖² + ‖Q‖²), has no closed form and needs one of these solvers. They score a history by folding in: P is solved
+    for the history with Q fixed.
     """
 
     name: ClassVar[str] = "rg2"
@@ -333,11 +342,11 @@ class RG2(Spectral):
         high=1e30,
         search=Search(unit="threshold", at=lambda mu, _: mu * np.sqrt(2), target="rg2"),
     )
-    solver: str = param("closed_form", "how it is fitted", choices=("closed_form", "als", "newton_cg"))
-    penalty: str = param("weighted", "of the factors: by the users' weights, or plain", choices=rg2.PENALTIES)
-    epochs: int = param(100, "of an iterative solver, at most", low=1, high=1e6)
-    tolerance: float = param(1e-6, "an iterative solver stops when an epoch gains less, relatively", low=0, high=1)
-    seed: int = param(0, "of where an iterative solver starts", low=0, high=2**63)
+    solver: str = param("closed_form", "method of the fit", choices=("closed_form", "als", "newton_cg"))
+    penalty: str = param("weighted", "penalty of the factors: by the user weights, or plain", choices=rg2.PENALTIES)
+    epochs: int = param(100, "largest number of epochs of an iterative solver", low=1, high=1e6)
+    tolerance: float = param(1e-6, "relative gain of an epoch below which an iterative solver stops", low=0, high=1)
+    seed: int = param(0, "of the random start of an iterative solver", low=0, high=2**63)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -346,19 +355,20 @@ class RG2(Spectral):
 
     @property
     def closed_form(self) -> bool:
-        """Whether a spectrum is all it needs."""
+        """Whether the solver is the closed form."""
         return self.solver == "closed_form"
 
     def _filter(self, sigma: Float64) -> Float64:
         return soft(sigma, self.l2 / np.sqrt(2))
 
-    def _weights(self, vectors: NDArray[Any], scale: Float64) -> Weights:
+    def _weights(self, vectors: Float, scale: Float64) -> Weights:
+        """The weights that score a history h with (h·N/Σh − 1)·V·diag(f)·Vᵀ."""
         sums = vectors.sum(axis=0, dtype=np.float64)
         base = -(vectors @ (scale * sums))
         return Factors(vectors, vectors, scale, base, float(len(vectors)))
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
-        """What a fit on a log of this size costs."""
+        """The plan of a fit on a log of this size."""
         if self.solver == "closed_form":
             return super().plan_size(size, options)
         cost = alternating(self.solver, size, self.rank, self.epochs, dtype=options.dtype, threads=options.threads)
@@ -377,40 +387,40 @@ class RG2(Spectral):
         solve = rg2.als if self.solver == "als" else newton_cg
         stop: dict[str, Any] = {"epochs": self.epochs, "tolerance": self.tolerance}
         pause = inputs.pause(lambda state: Factors(*rg2.fold_in(problem, state)))
-        found = solve(problem, report.rank, **stop, seed=self.seed, stage=report.tick, between=pause)
-        before, *report.objectives = found.record.objectives
-        if not found.record.converged:
+        solution = solve(problem, report.rank, **stop, seed=self.seed, stage=report.tick, between=pause)
+        before, *report.objectives = solution.record.objectives
+        if not solution.record.converged:
             warnings.warn(
                 f"RG2 has not converged in {self.epochs} epochs (objective {report.objectives[-1]:.6g}, at the start "
                 f"{before:.6g}); raise epochs or tolerance, or use solver='closed_form'",
                 MonogramWarning,
                 stacklevel=4,
             )
-        return Factors(*rg2.fold_in(problem, found))
+        return Factors(*rg2.fold_in(problem, solution))
 
 
 def soft(sigma: Float64, level: float) -> Float64:
-    """The filter (σ − level)₊/σ."""
+    """The soft-threshold filter (σ − level)₊/σ."""
     return np.maximum(sigma - level, 0) / sigma
 
 
 def spread(weights: Numbers, size: int) -> Float64:
-    """Weights for the directions of falling σ: ascending, whatever order they came in."""
-    given = np.atleast_1d(np.asarray(weights, np.float64))
-    return np.full(size, given[0]) if len(given) == 1 else np.sort(given)[:size]
+    """The weights of the directions in the order of descending σ: a single number repeated, or a list sorted."""
+    values = np.atleast_1d(np.asarray(weights, np.float64))
+    return np.full(size, values[0]) if len(values) == 1 else np.sort(values)[:size]
 
 
 def vlae_as_lrr(sigma: Any, weights: Any) -> Float64:
-    """The penalties with which LRR has VLAE's filter (P1, proposition 1): λ_i·σ_i²/(σ_i − λ_i).
+    """The penalties with which the filter of LRR equals that of VLAE: l2_i = λ_i·σ_i²/(σ_i − λ_i).
 
     Parameters
     ----------
-    sigma : singular values, all above their weights
-    weights : VLAE's weights λ, one a singular value, or one for all
+    sigma : singular values, each above its weight
+    weights : weights λ of VLAE, one for each singular value, or one for all
 
     Returns
     -------
-    l2 : one a singular value: σ³/(σ − λ) − σ²
+    l2 : σ³/(σ − λ) − σ² for each singular value
 
     Examples
     --------
@@ -418,12 +428,16 @@ def vlae_as_lrr(sigma: Any, weights: Any) -> Float64:
     array([5.33333333, 4.        ])
     """
     values = np.asarray(sigma, np.float64)
-    given = np.broadcast_to(np.asarray(weights, np.float64), values.shape)
-    if not (values > given).all() or (given < 0).any():
-        raise ParameterError("every weight must be at least 0 and below its singular value: where VLAE's filter is 0")
-    return np.asarray(given * values**2 / (values - given))
+    levels = np.broadcast_to(np.asarray(weights, np.float64), values.shape)
+    if not (values > levels).all() or (levels < 0).any():
+        raise ParameterError(
+            "a weight is below 0, or not below its singular value; expected 0 ≤ weight < σ, "
+            "because at a larger weight VLAE's filter is 0, which no penalty of LRR gives"
+        )
+    return np.asarray(levels * values**2 / (values - levels))
 
 
-def _matches(numbers: Numbers | None, rank: int, name: str) -> None:
+def _check_length(numbers: Numbers | None, rank: int, name: str) -> None:
+    """Raise ParameterError where a list of numbers does not have one number for each direction."""
     if isinstance(numbers, tuple) and len(numbers) != rank:
         raise ParameterError(f"{name} has {len(numbers)} numbers for rank = {rank}; expected one, or {rank}")

@@ -1,4 +1,4 @@
-"""The spectrum of a log, computed once and kept: every spectral model is a filter on it."""
+"""The spectrum of a log: its plan, its computation, and the public class `Spectrum` that spectral models share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monogram import store
 from monogram.data.interactions import Interactions
@@ -21,7 +20,7 @@ from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
 from monogram.models.advice import spectrum_advice
 from monogram.models.context import FitOptions, check_solver
@@ -38,29 +37,29 @@ TARGETS = ("plain", "rg2")
 class Spectrum:
     """Leading singular pairs of a log: X = U·Σ·Vᵀ, of which V and σ are kept.
 
-    `fit` of any spectral model takes it in place of the log, with any rank up to its own: changing l2, weights, keep or
-    the model then costs milliseconds. `fit` of RG2 takes one whose target is "rg2".
+    `fit` of a spectral model accepts a Spectrum in place of the log, with any rank up to that of the Spectrum. Another
+    l2, weights, keep or model then takes milliseconds. `fit` of RG2 needs a Spectrum with the target "rg2".
 
     Parameters
     ----------
     log : Interactions, CSR matrix, or anything `monogram.read` takes
-    rank : how many pairs
+    rank : number of pairs
     target : "plain" for X itself, "rg2" for RG²'s row-normalised and shifted target
     user_power : with "plain", the spectrum of diag(√w)·X instead, where w_u = unit·n_u^(−user_power) as in `Tempered`
-        By default 0, every event alike. "rg2" is shifted from the power 1.
+        By default 0: every event has the same weight. The target "rg2" has the power 1.
     dtype, memory, threads, solver, progress : as for `fit` of a model; "primal" works on the items, "dual" on the users
     tolerance : largest ‖Sv − σ²v‖/σ² accepted; by default 1e-4 in float32, 1e-8 in float64
 
     Attributes
     ----------
     log : the log
-    user_power : of the users' weights
+    user_power : power of the user weights
     values : σ, largest first; pairs that are zero to rounding are left out
-    vectors : V, one a column
+    vectors : V, one vector for each column
     residual : the largest ‖Sv − σ²v‖/σ², measured
     complete : whether these are all pairs that are not zero
-    products : columns the log was multiplied with to find them (of a dense solution: its side)
-    saved : of a refreshed spectrum, how many products fewer than the one that was found from nothing; else None
+    products : number of columns that the log was multiplied with (for a dense solution: the side of its matrix)
+    saved : of a refreshed spectrum, the products saved relative to the one with a random start; else None
     """
 
     def __init__(
@@ -88,35 +87,35 @@ class Spectrum:
         with parallel.blas_threads(threads):
             chosen = _chosen(data, rank, options, target, power)
             report = options.report()
-            found = decompose(data, rank, options, report, chosen, target=target, power=power, tolerance=tolerance)
-        self._hold(data, found, target, power)
+            pairs = decompose(data, rank, options, report, chosen, target=target, power=power, tolerance=tolerance)
+        self._set(data, pairs, target, power)
 
-    def _hold(
-        self, log: Interactions, found: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
+    def _set(
+        self, log: Interactions, pairs: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
     ) -> None:
         self.log, self.target, self.user_power = log, target, power
-        self.values: Float64 = np.sqrt(found.values)
-        self.vectors, self.complete, self.residual = found.vectors, found.complete, found.residual
-        self.products, self.saved = found.products, saved
+        self.values: Float64 = np.sqrt(pairs.values)
+        self.vectors, self.complete, self.residual = pairs.vectors, pairs.complete, pairs.residual
+        self.products, self.saved = pairs.products, saved
 
     @classmethod
     def of_pairs(
-        cls, log: Interactions, found: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
+        cls, log: Interactions, pairs: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
     ) -> Spectrum:
-        """A spectrum of pairs that were found elsewhere."""
-        made = cls.__new__(cls)
-        made._hold(log, found, target, power, saved)
-        return made
+        """A Spectrum from eigenpairs of S that are computed already."""
+        instance = cls.__new__(cls)
+        instance._set(log, pairs, target, power, saved)
+        return instance
 
     @property
     def rank(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         return len(self.values)
 
     def __repr__(self) -> str:
         ends = f", σ {self.values[0]:.4g} … {self.values[-1]:.4g}" if self.rank else ""
-        how = f"target={self.target!r}, user_power={self.user_power:g}"
-        return f"Spectrum({self.log!r}, rank={self.rank}, {how}{ends}, residual {self.residual:.1e})"
+        settings = f"target={self.target!r}, user_power={self.user_power:g}"
+        return f"Spectrum({self.log!r}, rank={self.rank}, {settings}{ends}, residual {self.residual:.1e})"
 
     def refresh(
         self,
@@ -129,55 +128,57 @@ class Spectrum:
         tolerance: float | None = None,
         progress: Callable[[str, float], None] | None = None,
     ) -> Spectrum:
-        """The spectrum of a changed log, found from this one: a new spectrum, as exact as one from nothing.
+        """A new spectrum of a changed log, computed from this one and as exact as one with a random start.
 
-        The iteration starts within the old vectors instead of at random, so that fewer products with the log are needed
-        where it changed little; `saved` says how many. Items are matched by their ids. A log of which the pairs are
-        found densely (up to 1,000 on its smaller side) is not quicker for it.
+        The iteration starts from the vectors of this spectrum instead of random ones. Where the log changed little,
+        that takes fewer products with the log; `saved` has their number. Items are matched by their ids. Nothing is
+        saved where the pairs are computed densely (up to 1,000 users or items on the smaller side).
 
         Parameters
         ----------
         log : the whole log after the change, as for a new spectrum
-        rank : how many pairs; by default as many as there are here
+        rank : number of pairs; by default that of this spectrum
         memory, threads, solver, tolerance, progress : as for a new spectrum
         """
         data = as_interactions(log)
-        wanted = _checked_rank(self.rank if rank is None else rank)
+        new_rank = _checked_rank(self.rank if rank is None else rank)
         _check_tolerance(tolerance)
-        how: dict[str, Any] = {"dtype": self.vectors.dtype.name, "memory": memory, "threads": threads}
-        options = FitOptions.parse(solver=check_solver(solver), progress=progress, **how)
-        place = self.log.items.index(data.items)
-        start = np.where((place >= 0)[:, None], self.vectors[place], 0).astype(self.vectors.dtype)
+        settings: dict[str, Any] = {"dtype": self.vectors.dtype.name, "memory": memory, "threads": threads}
+        options = FitOptions.parse(solver=check_solver(solver), progress=progress, **settings)
+        index = self.log.items.index(data.items)
+        start = np.where((index >= 0)[:, None], self.vectors[index], 0).astype(self.vectors.dtype)
         with parallel.blas_threads(threads):
-            how = {"target": self.target, "power": self.user_power, "tolerance": tolerance}
-            chosen = _chosen(data, wanted, options, self.target, self.user_power)
-            found = decompose(data, wanted, options, options.report(), chosen, start=start, **how)
-        before = self.products + (self.saved or 0)  # those of the one that started at random
-        saved = before - found.products if before else None
-        return Spectrum.of_pairs(data, found, self.target, self.user_power, saved)
+            settings = {"target": self.target, "power": self.user_power, "tolerance": tolerance}
+            chosen = _chosen(data, new_rank, options, self.target, self.user_power)
+            pairs = decompose(data, new_rank, options, options.report(), chosen, start=start, **settings)
+        before = self.products + (self.saved or 0)  # products of the spectrum with a random start
+        saved = before - pairs.products if before else None
+        return Spectrum.of_pairs(data, pairs, self.target, self.user_power, saved)
 
     def save(self, path: str | Path) -> None:
-        """Write log and pairs to one file; an earlier file of that name stays until the new one is whole."""
+        """Write log and pairs to one file; an existing file is replaced when the new one is complete."""
         header: dict[str, Any] = {"spectrum": self.target, "complete": self.complete, "residual": self.residual}
         header |= {"products": self.products, "user_power": self.user_power}
         tensors = {"spectrum.values": self.values, "spectrum.vectors": self.vectors}
-        described, held = log_tensors(self.log)
-        store.save(path, header | described, tensors | held)
+        log_header, log_arrays = log_tensors(self.log)
+        store.save(path, header | log_header, tensors | log_arrays)
 
     @classmethod
     def load(cls, path: str | Path, *, verify: bool = True) -> Spectrum:
-        """Read what `save` wrote."""
+        """Read a spectrum from a file that `save` wrote; with `verify` every array is compared with its checksum."""
         stored = store.load(path, verify=verify)
         header, tensors = stored.header, stored.tensors
         if header.get("spectrum") not in TARGETS:
-            raise ModelFileError(f"{path} holds no spectrum; expected a file written by Spectrum.save")
+            raise ModelFileError(f"{path} contains no spectrum; expected a file written by Spectrum.save")
         try:
             log = log_from(header, tensors)
-            found = _pairs(header, tensors, log)
-            power = _checked_power(header.get("user_power"), header["spectrum"])  # not in files of before
+            pairs = _pairs(header, tensors, log)
+            power = _checked_power(header.get("user_power"), header["spectrum"])  # older files have no user_power
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:
-            raise ModelFileError(f"{path} does not hold a whole spectrum ({error}); save it again") from error
-        return cls.of_pairs(log, found, header["spectrum"], power)
+            raise ModelFileError(
+                f"{path} does not contain a complete spectrum ({error}); save the spectrum again"
+            ) from error
+        return cls.of_pairs(log, pairs, header["spectrum"], power)
 
 
 def _checked_rank(rank: Any) -> int:
@@ -187,13 +188,15 @@ def _checked_rank(rank: Any) -> int:
 
 
 def _checked_power(power: Any, target: str) -> float:
-    """The power of the users' weights; of RG²'s target it is 1."""
+    """The power of the user weights; 1 for the target of RG²."""
     if power is None:
         return 1.0 if target == "rg2" else 0.0
     if isinstance(power, bool) or not isinstance(power, Real) or not 0 <= float(power) <= 2:
         raise ParameterError(f"user_power = {power!r}; expected a number of at least 0 and at most 2")
     if target == "rg2" and power != 1:
-        raise ParameterError(f"user_power = {power!r} with target='rg2': RG² weighs users by the power 1; leave it out")
+        raise ParameterError(
+            f"user_power = {power!r} with target='rg2': RG² weighs users by the power 1; leave user_power out"
+        )
     return float(power)
 
 
@@ -203,17 +206,18 @@ def _check_tolerance(tolerance: Any) -> None:
 
 
 def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -> spectrum.EigenPairs:
+    """The eigenpairs of a file, checked."""
     values, vectors = tensors["spectrum.values"], tensors["spectrum.vectors"]
     if values.ndim != 1 or vectors.shape != (log.n_items, len(values)):
-        raise ModelFileError("its pairs do not fit its log")
+        raise ModelFileError("the shape of its pairs does not match its log")
     if vectors.dtype.name not in spectrum.TOLERANCE or not finite(vectors):
         raise ModelFileError("its vectors are not finite numbers in float32 or float64")
     residual, complete = header["residual"], header["complete"]
     if type(complete) is not bool or not isinstance(residual, int | float) or not residual >= 0:
-        raise ModelFileError("its header does not say how good and how complete the pairs are")
-    products = header.get("products", 0)  # not in files of before
+        raise ModelFileError("its header has no valid entries 'residual' and 'complete'")
+    products = header.get("products", 0)  # older files have no products
     if type(products) is not int or products < 0:
-        raise ModelFileError("its header does not say how many products its pairs took")
+        raise ModelFileError("its header has no valid entry 'products'")
     if not (np.isfinite(values).all() and (values > 0).all() and (np.diff(values) <= 0).all()):
         raise ModelFileError("its singular values are not positive numbers in descending order")
     squares = values.astype(np.float64) ** 2
@@ -223,14 +227,14 @@ def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -
 
 
 def plan(size: Size, rank: int, options: FitOptions, weighted: bool = False) -> Plan:
-    """What `decompose` will cost; `weighted`: its users have weights, so that there is a copy of the data."""
+    """The plan of `decompose`; `weighted` says whether the data are copied to apply user weights."""
     copied = 8 * size.events if weighted else 0
-    how: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "copied": copied}
+    settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "copied": copied}
     if options.cluster is None:
-        return plan_spectrum(size, rank, budget=options.budget, solver=options.solver, **how)
+        return plan_spectrum(size, rank, budget=options.budget, solver=options.solver, **settings)
     from monogram.cluster.cost import spectral_plan
 
-    cost = plan_spectrum(size, rank, budget=options.budget, solver="primal", **how).chosen
+    cost = plan_spectrum(size, rank, budget=options.budget, solver="primal", **settings).chosen
     return spectral_plan(options.cluster, size, cost, options.budget, options.dtype)
 
 
@@ -249,9 +253,15 @@ def decompose(
     target: str = "plain",
     power: float = 0.0,
     tolerance: float | None = None,
-    start: NDArray[Any] | None = None,
+    start: Float | None = None,
 ) -> spectrum.EigenPairs:
-    """The leading pairs of a log, by the chosen solver; `report` records how it went; for `start` see `of_data`."""
+    """The leading eigenpairs of S by the chosen solver.
+
+    Parameters
+    ----------
+    report : receives the solver, the time of each stage and the residual
+    start : vectors from which the iteration starts; by default random ones
+    """
     report.tick("plan")
     report.planned_bytes = chosen.bytes
     matrix, shift = _weighted(log.matrix, target, power)
@@ -260,24 +270,24 @@ def decompose(
         matrix, shift = matrix / scale, shift and (shift[0] / scale, shift[1])
     data = _operator(matrix, shift, options)
     side = "users" if chosen.solver == "dual" else "items"
-    how: dict[str, Any] = {"side": side, "dtype": options.dtype, "tolerance": tolerance, "stage": report.tick}
+    settings: dict[str, Any] = {"side": side, "dtype": options.dtype, "tolerance": tolerance, "stage": report.tick}
     with spectrum_advice(options.dtype):
-        found = spectrum.of_data(data, rank, start=start, **how)
-    found = replace(found, values=found.values * scale**2)
-    if found.method == "lanczos" and len(found.values) < rank and options.dtype == "float32":
+        pairs = spectrum.of_data(data, rank, start=start, **settings)
+    pairs = replace(pairs, values=pairs.values * scale**2)
+    if pairs.method == "lanczos" and len(pairs.values) < rank and options.dtype == "float32":
         warnings.warn(
-            f"{len(found.values)} of the {rank} pairs asked for are above the rounding of the first; if the log should "
-            "have more of them, use dtype='float64'",
+            f"{len(pairs.values)} of the {rank} pairs asked for are above the rounding error of the first; if the log "
+            "should have more pairs, use dtype='float64'",
             MonogramWarning,
             stacklevel=2,
         )
     report.tick("residual")
-    report.solver, report.residual = f"{chosen.solver}, {found.method}", found.residual
-    return found
+    report.solver, report.residual = f"{chosen.solver}, {pairs.method}", pairs.residual
+    return pairs
 
 
-def _weighted(matrix: Any, target: str, power: float) -> tuple[Any, tuple[Float64, Float64] | None]:
-    """What is decomposed: the rows with their users' weights, less a rank-one part where the target has one."""
+def _weighted(matrix: Csr, target: str, power: float) -> tuple[Csr, tuple[Float64, Float64] | None]:
+    """The matrix to decompose, its rows scaled by the user weights, and the rank-one shift of the target, if any."""
     if target == "rg2":
         factor, shift = rg2.scaled_target(matrix)
         return scale_rows(matrix, user_weights.user_weights(matrix, power, factor)), shift
@@ -286,8 +296,8 @@ def _weighted(matrix: Any, target: str, power: float) -> tuple[Any, tuple[Float6
     return scale_rows(matrix, user_weights.user_weights(matrix, power, user_weights.unit(matrix, power))), None
 
 
-def _operator(matrix: Any, shift: tuple[Float64, Float64] | None, options: FitOptions) -> Operator:
-    """What multiplies by the log, here or on a cluster."""
+def _operator(matrix: Csr, shift: tuple[Float64, Float64] | None, options: FitOptions) -> Operator:
+    """The operator that multiplies by the matrix, in this process or on a cluster."""
     if options.cluster is None:
         return Operator(matrix, shift, options.threads)
     from monogram.cluster.operator import DistributedOperator
@@ -295,7 +305,7 @@ def _operator(matrix: Any, shift: tuple[Float64, Float64] | None, options: FitOp
     return DistributedOperator(options.cluster, matrix, shift)
 
 
-def _scale(matrix: Any) -> float:
-    """What to divide the data by, where their squares would leave the range of float32."""
+def _scale(matrix: Csr) -> float:
+    """The divisor that keeps the squares of the data within the range of float32; 1 where none is needed."""
     largest = float(np.abs(matrix.data).max(initial=0.0))
     return largest if largest and not 1e-6 < largest < 1e6 else 1.0

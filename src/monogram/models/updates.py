@@ -1,6 +1,6 @@
-"""Updates of full-rank models: add and forget users, add items, change parameters, without a refit where that is exact.
+"""Exact updates of fitted full-rank models: users are added or forgotten, items added, parameters changed.
 
-An update is prepared and measured in `models.change` before anything is changed.
+`models.change` prepares and measures an update; this module checks its arguments, applies it, or refits in its place.
 """
 
 from __future__ import annotations
@@ -31,106 +31,113 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="FullRank")
 
 
-def add_users(model: Model, log: Any, new_items: bool, how: UpdateOptions) -> Model:
+def add_users(model: Model, log: Any, new_items: bool, options: UpdateOptions) -> Model:
     """See `FullRank.add_users`."""
     check(model)
     more = as_interactions(log)
-    return _update(model, changes.with_users(_catalogue(model.log_, more, new_items), more), how)
+    return _update(model, changes.with_users(_catalogue(model.log_, more, new_items), more), options)
 
 
 def _catalogue(log: Interactions, more: Interactions, new_items: bool) -> Interactions:
-    """The log over a catalogue that has the items of another one."""
-    used = more.items.ids(np.unique(more.matrix.indices))
-    unknown = [one for one, place in zip(used, log.items.index(used), strict=True) if place < 0]
+    """The log with the new items of another log appended to its catalogue; an error without `new_items`."""
+    ids = more.items.ids(np.unique(more.matrix.indices))
+    unknown = ranking.unknown_ids(ids, log.items.index(ids))
     if unknown and not new_items:
         raise UnknownIdError(
             Message(
-                f"the log has {len(unknown):,} items this model does not know: {_few(unknown)}; add them with ",
+                f"the log has {len(unknown):,} items this model does not know: {_first_ids(unknown)}; add them with ",
                 Option("new_items", "True"),
             )
         )
     return changes.with_items(log, unknown) if unknown else log
 
 
-def forget_users(model: Model, ids: Any, how: UpdateOptions) -> Model:
+def forget_users(model: Model, ids: Any, options: UpdateOptions) -> Model:
     """See `FullRank.forget_users`."""
     check(model)
-    rows = _known(model, ids)
-    return _update(model, changes.without_users(model.log_, rows), how) if len(rows) else model
+    rows = _user_rows(model, ids)
+    return _update(model, changes.without_users(model.log_, rows), options) if len(rows) else model
 
 
-def exchange_users(model: Model, ids: Any, log: Any, how: UpdateOptions) -> Model:
-    """Forget users, then learn from more events, new items too, as one change; a forgotten user may come again."""
+def exchange_users(model: Model, ids: Any, log: Any, options: UpdateOptions) -> Model:
+    """Forget users and add another log in one update; new items are added, and a forgotten user may be in the log."""
     check(model)
     more = as_interactions(log)
-    return _update(model, changes.exchanged(_catalogue(model.log_, more, True), _known(model, ids), more), how)
+    return _update(model, changes.exchanged(_catalogue(model.log_, more, True), _user_rows(model, ids), more), options)
 
 
-def _known(model: FullRank, ids: Any) -> Indices:
-    """Rows of users to forget."""
-    asked = ranking.id_list(ids, "the list of users")
-    rows = model.log_.users.index(asked)
-    unknown = [one for one, row in zip(asked, rows, strict=True) if row < 0]
+def _user_rows(model: FullRank, ids: Any) -> Indices:
+    """The rows of the users to forget; an error names ids that are not in the log."""
+    users = ranking.id_list(ids, "the list of users")
+    rows = model.log_.users.index(users)
+    unknown = ranking.unknown_ids(users, rows)
     if unknown:
-        raise UnknownIdError(f"{len(unknown):,} of the users to forget are not in this model's log: {_few(unknown)}")
+        raise UnknownIdError(
+            f"{len(unknown):,} of the users to forget are not in this model's log: {_first_ids(unknown)}"
+        )
     return np.unique(rows)
 
 
-def add_items(model: Model, ids: Any, how: UpdateOptions) -> Model:
+def add_items(model: Model, ids: Any, options: UpdateOptions) -> Model:
     """See `FullRank.add_items`."""
     check(model)
-    asked = ranking.id_list(ids, "the list of items")
-    known = [one for one, place in zip(asked, model.log_.items.index(asked), strict=True) if place >= 0]
+    items = ranking.id_list(ids, "the list of items")
+    known = [id_ for id_, index in zip(items, model.log_.items.index(items), strict=True) if index >= 0]
     if known:
-        raise ParameterError(f"{len(known):,} of the items are in the catalogue already: {_few(known)}")
-    if not asked:
+        raise ParameterError(
+            f"{len(known):,} of the items are in the catalogue already: {_first_ids(known)}; give new items only"
+        )
+    if not items:
         return model
-    after = changes.with_items(model.log_, asked)
-    return _update(model, changes.Changed(after, np.zeros(0, np.int64), 0), how)
+    after = changes.with_items(model.log_, items)
+    return _update(model, changes.Changed(after, np.zeros(0, np.int64), 0), options)
 
 
-def _few(ids: list[Any]) -> str:
-    return ", ".join(repr(ranking.shorten(one)) for one in ids[:5]) + (", …" if len(ids) > 5 else "")
+def _first_ids(ids: list[Any]) -> str:
+    """The first five ids, for a message."""
+    return ", ".join(repr(ranking.shorten(id_)) for id_ in ids[:5]) + (", …" if len(ids) > 5 else "")
 
 
 def check(model: Recommender) -> None:
-    """Refuse a model that cannot be updated, with the reason."""
+    """Raise ParameterError, with the reason, where a model cannot be updated."""
     _, weights = model.fitted()
     name = type(model).__name__
     if model.pruning_ is not None:
-        raise ParameterError(f"this {name} was pruned: what is left is no inverse. Change the whole one, then prune it")
+        raise ParameterError(
+            f"this {name} was pruned, and pruned weights contain no inverse; update the model first, then prune it"
+        )
     if not model.updatable or weights.solver is None:
         raise ParameterError(f"{name} cannot be changed without a refit; models that can: {names_of('updatable')}")
     formula = cast("FullRank", model).formula()
     if formula.recipe.weighted and model.report_.unit is None:
         raise ParameterError(f"this {name} does not know the factor of its users' weights (report_.unit): fit it again")
     if weights.solver != matrix_free.NAME and not weights.serves_head(formula.head):
-        raise ParameterError(f"this {name} was saved without what a change needs (its diagonal of C): fit it again")
+        raise ParameterError(f"this {name} was saved without the diagonal of C, which a change needs: fit it again")
 
 
-def _update(model: Model, after: changes.Changed, how: UpdateOptions) -> Model:
-    """The model of the log after a change, in place of the model before; or an error, and nothing changed."""
+def _update(model: Model, after: changes.Changed, options: UpdateOptions) -> Model:
+    """Update a model in place to a changed log, or refit it; after an error the model is as before."""
     if model.weights_.solver == matrix_free.NAME:
-        return _refit(model, after.log, "without a square array a model is its log, which is what changed", how)
-    with parallel.blas_threads(how.threads), memory_.Peak() as peak:
+        return _refit(model, after.log, "the weights of a matrix-free model are its log, which changed", options)
+    with parallel.blas_threads(options.threads), memory_.Peak() as peak:
         try:
-            ready, report = change.prepare(model, after, how)
-        except (change.Dearer, NumericalError) as reason:
-            if how.on_drift != "refit" and isinstance(reason, NumericalError):
+            update, report = change.prepare(model, after, options)
+        except (change.CostlierThanRefit, NumericalError) as reason:
+            if options.on_drift != "refit" and isinstance(reason, NumericalError):
                 raise
-            return _refit(model, after.log, str(reason), how)
+            return _refit(model, after.log, str(reason), options)
         try:
-            model.adopt(after.log, ready.weights(), report)
+            model.adopt(after.log, update.weights(), report)
         except BaseException:
-            if ready.in_place:
-                model.unfit()  # half of the weights are new: no model is better than a wrong one
+            if update.in_place:
+                model.unfit()  # some of the weights are overwritten: they belong to neither log
             raise
-    model.report_ = replace(report, peak_bytes=peak.bytes, planned_bytes=ready.bytes)
+    model.report_ = replace(report, peak_bytes=peak.bytes, planned_bytes=update.bytes)
     return model
 
 
-def _refit(model: Model, log: Interactions, why: str, how: UpdateOptions) -> Model:
-    """A refit in place of an update: the model before stays until the new one is there."""
+def _refit(model: Model, log: Interactions, reason: str, options: UpdateOptions) -> Model:
+    """Refit in place of an update; the model keeps its state until the fit has succeeded."""
     fresh = type(model)(**model.params())
     state, solver = model.weights_.update_state, model.weights_.solver
     keep_gram = state is not None and state.gram is not None
@@ -138,14 +145,14 @@ def _refit(model: Model, log: Interactions, why: str, how: UpdateOptions) -> Mod
         FitInputs(log, unit=model.report_.unit),
         FitOptions.parse(
             dtype=model.report_.dtype,
-            memory=how.memory,
-            threads=how.threads,
+            memory=options.memory,
+            threads=options.threads,
             solver=solver or "auto",
             keep_gram=keep_gram,
         ),
     )
-    followed = "" if how.penalties == "followed" else "; the penalties were followed"
-    report = replace(fresh.report_, note=f"refit: {why}{followed}")
+    followed = "" if options.penalties == "followed" else "; the penalties were followed"
+    report = replace(fresh.report_, note=f"refit: {reason}{followed}")
     model.adopt(fresh.log_, fresh.weights_, report)
     return model
 
@@ -153,10 +160,10 @@ def _refit(model: Model, log: Interactions, why: str, how: UpdateOptions) -> Mod
 def changed(model: Model, parameters: dict[str, Any], memory: int | float | str | None, threads: int | None) -> Model:
     """See `FullRank.changed`."""
     check(model)
-    own = model.params()
-    unknown = [name for name in parameters if name not in own]
+    present = model.params()
+    unknown = [name for name in parameters if name not in present]
     if unknown:
-        raise ParameterError(f"{type(model).__name__} has no parameter {unknown[0]!r}; it has {', '.join(own)}")
-    fresh = type(model)(**(own | parameters))
+        raise ParameterError(f"{type(model).__name__} has no parameter {unknown[0]!r}; it has {', '.join(present)}")
+    fresh = type(model)(**(present | parameters))
     solver = model.weights_.solver or "auto"
     return fresh.fit(model, dtype=model.report_.dtype, memory=memory, threads=threads, solver=solver)

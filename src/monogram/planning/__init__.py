@@ -1,4 +1,4 @@
-"""Planning: the cost of every way to fit, the choice among solvers, and the message where none fits the memory.
+"""Planning: the cost of every solver, the choice among solvers, and the message where none fits the memory.
 
 Cost functions take the size of a log and plain options, and know no model. The solvers do not import this package.
 """

@@ -1,4 +1,4 @@
-"""How fast this machine is: measured once for a precision and a number of threads."""
+"""The speed of this machine, measured once for each precision and number of threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from monogram.engine.runtime import parallel
 
-SIDE = 1024  # of the matrices that are multiplied
-LENGTH = 4_000_000  # numbers that are copied: more than a processor's cache holds
+SIDE = 1024  # side of the matrices that are multiplied
+LENGTH = 4_000_000  # numbers that are copied: more than fit in a processor's cache
 FACTOR_SHARE = 0.75  # speed of the Cholesky factorisation and inverse, relative to a matrix product
 
 
@@ -33,8 +33,8 @@ def _flop_rate(dtype: str, threads: int) -> float:
 
 
 def _copy_rate(dtype: str) -> float:
-    line = np.ones(LENGTH, dtype)
-    return line.nbytes / min(_timed(line.copy) for _ in range(3))
+    numbers = np.ones(LENGTH, dtype)
+    return numbers.nbytes / min(_timed(numbers.copy) for _ in range(3))
 
 
 def _timed(work: Callable[[], Any]) -> float:

@@ -33,17 +33,17 @@ def plan_inverse(
     disk_space: int | None = None,
     others: tuple[Cost, ...] = (),
 ) -> Plan:
-    """The plan of an inverse: dense if it fits, else on disk, else by one of the other ways.
+    """The plan of an inverse: dense if it fits, else on disk, else by one of the other solvers.
 
     Parameters
     ----------
-    solver : "auto", or the name of the one to use
+    solver : "auto", or the name of the solver to use
     extra : what the model takes in addition to a dense inverse
-    copied : bytes of a weighted copy of the data, which the ways without a dense inverse take too
-    penalised : whether there is a penalty; without one, only the primal inverse and that on disk exist
+    copied : bytes of a weighted copy of the data, which the solvers without a dense inverse take too
+    penalised : whether there is a penalty; without a penalty only the primal solver and the disk can be used
     disk : whether the model can be fitted on disk
     disk_space : bytes that files may take; None where no folder for them was named
-    others : costs of ways that need no inverse, such as `inverse_costs.matrix_free`
+    others : costs of solvers that need no inverse, such as `inverse_costs.matrix_free`
     """
     solvers: tuple[str, ...] = DENSE
     if disk:
@@ -53,8 +53,8 @@ def plan_inverse(
         if solver not in ("auto", "primal", "disk"):
             raise ParameterError(f"solver={solver!r} needs l2 or dropout above 0; give one, or use solver='primal'")
         solvers, others = ("primal",), tuple(cost for cost in others if cost.solver == "disk")
-    how: dict[str, Any] = {"dtype": dtype, "threads": threads, "extra": extra, "others": others}
-    return choose(size, budget=budget, solver=solver, solvers=solvers, disk_space=disk_space, **how)
+    settings: dict[str, Any] = {"dtype": dtype, "threads": threads, "extra": extra, "others": others}
+    return choose(size, budget=budget, solver=solver, solvers=solvers, disk_space=disk_space, **settings)
 
 
 def choose(
@@ -69,13 +69,13 @@ def choose(
     others: tuple[Cost, ...] = (),
     disk_space: int | None = None,
 ) -> Plan:
-    """Choose between the primal and the dual inverse; where neither fits, the first of the others that does.
+    """Choose between the primal and the dual inverse; where neither fits, the first of the others that fits.
 
     Parameters
     ----------
     solver : "auto", "primal", "dual", or the name of one of the others
-    solvers : dense ones that can be used at all
-    others : costs of ways that hold no square array in memory, in the order of preference
+    solvers : dense solvers that the model has
+    others : costs of solvers that hold no square array in memory, in the order of preference
     disk_space : bytes that files may take; None where no folder was named, and "auto" then makes no files
     """
     dtype = np.dtype(dtype)
@@ -91,7 +91,7 @@ def choose(
 def _automatic(
     dense: dict[str, Cost], others: tuple[Cost, ...], budget: int, disk_space: int | None
 ) -> tuple[Cost, str]:
-    """The solver that "auto" uses, and why; where nothing fits, the one that takes the least memory."""
+    """The solver that "auto" chooses, and the reason; where nothing fits, the solver that takes the least memory."""
     smallest = min(dense.values(), key=lambda cost: cost.bytes)
     fitting = [cost for cost in dense.values() if cost.bytes <= budget]
     if len(fitting) == 2:
@@ -108,11 +108,11 @@ def _automatic(
 
 
 def _primal_or_dual(primal: Cost, dual: Cost) -> tuple[Cost, str]:
-    """The one to use where both fit, and why."""
+    """The solver to use where both fit, and the reason."""
     ratio = primal.flops / dual.flops
     if ratio >= DUAL_ADVANTAGE:
         return dual, f"dual: {ratio:.2g} times fewer flops than primal"
-    return primal, f"primal: it answers more quickly, and the dual is not {DUAL_ADVANTAGE:g} times cheaper"
+    return primal, f"primal: it ranks more quickly, and the dual is not {DUAL_ADVANTAGE:g} times cheaper"
 
 
 def _why_not_disk(others: tuple[Cost, ...], chosen: Cost, disk_space: int | None) -> str:
@@ -135,7 +135,7 @@ def plan_spectrum(
     threads: int = 1,
     copied: int = 0,
 ) -> Plan:
-    """The plan of `rank` eigenpairs: the quicker of the two sides that fits, else the smaller one."""
+    """The plan of `rank` eigenpairs: the quicker of the solvers that fit, else the one that takes less memory."""
     costs = lowrank_costs.spectral(size, rank, dtype=dtype, threads=threads, copied=copied)
     if solver == "auto":
         fitting = [cost for cost in costs if cost.bytes <= budget]

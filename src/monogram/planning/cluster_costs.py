@@ -1,4 +1,4 @@
-"""Costs of a fit on a cluster: bytes here and on the workers, bytes over the network, seconds."""
+"""Costs of a fit on a cluster: memory of the client and of the workers, network traffic, seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monogram.planning.inverse_costs import PAIR_SECONDS
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size
 
-NETWORK_RATE = 1e8  # bytes a second between two machines of an ordinary network: networks are not measured
+NETWORK_RATE = 1e8  # bytes a second between two machines, assumed: the network is not measured
 NAMES = {"one_worker": "cluster (one worker)", "tiles": "cluster (tiles)"}
 
 
@@ -37,8 +37,8 @@ class Tiling:
     Attributes
     ----------
     side : of a tile
-    bundles : partial tiles that are summed to one
-    fan : how many of them one task sums
+    bundles : partial tiles that are summed to one tile
+    fan : number of partial tiles that one task sums
     """
 
     side: int
@@ -49,7 +49,7 @@ class Tiling:
 def plan_inverse(
     size: Size, workers: Workers, tiling: Tiling, *, budget: int, dtype: str, extra: Extra, solve: str = "auto"
 ) -> Plan:
-    """The plan of an inverse that the workers make and the client holds: on one worker if it fits there, else by tiles.
+    """The plan of an inverse that the workers compute and the client stores: on one worker if it fits, else by tiles.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _stages(n: int, way: str) -> Stages:
 
 
 def choose_way(items: int, itemsize: int, free: Sequence[float], tile: int, solve: str = "auto") -> str:
-    """The way to solve that fits the workers: "one_worker" or "tiles"; a named one is checked.
+    """The method that fits the memory of the workers, "one_worker" or "tiles"; MemoryBudgetError where none does.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def choose_way(items: int, itemsize: int, free: Sequence[float], tile: int, solv
     tile : side of a tile
     """
     square = items * items * itemsize
-    alone = 3 * square // 2 + WORKSPACE  # the square, and the tiles it is made of
+    alone = 3 * square // 2 + WORKSPACE  # the square array, and the tiles that are copied into it
     largest, smallest, together = max(free, default=0), min(free, default=0), sum(free)
     if solve != "tiles" and alone <= largest:
         return "one_worker"
@@ -103,7 +103,7 @@ def choose_way(items: int, itemsize: int, free: Sequence[float], tile: int, solv
             f"an inverse of {items:,} items on one worker takes {show(alone)}, and the largest has {show(largest)} "
             "free; give one worker more memory, or solve by tiles"
         )
-    each = 8 * tile**2 * 8  # what one task of the Gram or of the factorisation holds, in float64
+    each = 8 * tile**2 * 8  # memory of one task of the Gram or of the factorisation, in float64
     if 5 * square // 2 > together or each > smallest:
         raise MemoryBudgetError(
             f"an inverse of {items:,} items takes {show(alone)} on one worker, or {show(5 * square // 2)} on all "
@@ -114,12 +114,12 @@ def choose_way(items: int, itemsize: int, free: Sequence[float], tile: int, solv
 
 
 def inverse_traffic(size: Size, workers: int, tiling: Tiling, itemsize: int, way: str) -> float:
-    """About how many bytes an inverse sends over the network.
+    """Estimated bytes that an inverse sends over the network.
 
-    The log goes to the cluster once, and its columns to each worker that needs them: at most to all. Each tile of the
-    Gram is a sum of partial tiles in float64, one for each bundle of columns; where there are several, all but the
-    share of the worker that sums them are sent, once for each level of the tree of sums. The inverse comes back as half
-    a square. On one worker the tiles are sent there before; by tiles each product fetches two of them.
+    The log is sent to the cluster once, and its columns at most to every worker. Each tile of the Gram is a sum of
+    partial tiles in float64, one for each bundle of columns. Where there are several, all but those of the worker that
+    sums them are sent, once for each level of the tree of sums. The client receives half of the symmetric inverse. With
+    "one_worker" the tiles are sent to that worker first; with "tiles" each product fetches two tiles.
     """
     if workers == 0:
         return 0.0
@@ -135,10 +135,11 @@ def inverse_traffic(size: Size, workers: int, tiling: Tiling, itemsize: int, way
 
 
 def plan_spectrum(size: Size, cost: Cost, workers: int, parts: int, fan: int, *, budget: int, dtype: str) -> Plan:
-    """The plan of a spectrum whose products are made on the workers, from the cost of one made here by the items.
+    """The plan of a spectrum whose products are computed on the workers.
 
     Parameters
     ----------
+    cost : of the same spectrum in this process with the primal solver
     parts : partitions of the log
     fan : partial products that one task sums
     """
@@ -149,6 +150,6 @@ def plan_spectrum(size: Size, cost: Cost, workers: int, parts: int, fan: int, *,
 
 
 def spectral_traffic(size: Size, workers: int, products: float, itemsize: int, parts: int, fan: int) -> float:
-    """Bytes a spectrum sends: the log once; for each product its columns to all workers, and a sum a partition."""
+    """Estimated bytes that a spectrum sends: the log, and for each product its columns to all workers and the sums."""
     sums = 2 * min(parts, 2 * parts / fan)
     return 8.0 * size.events + products * size.items * itemsize * (workers + 1 + sums)

@@ -1,4 +1,4 @@
-"""The cost of one way to fit, and of what a model adds to an inverse."""
+"""The cost of a fit by one solver, and the extra cost that a model adds to an inverse."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from monogram.planning.size import Size
 
-# Memory that every fit takes beside the arrays that are counted: buffers of BLAS, caches and stacks of the threads.
+# Memory that every fit takes in addition to its arrays: buffers of BLAS, caches and stacks of the threads.
 WORKSPACE = 10_000_000
 
 # The long parts of a fit: name, amount of work, and the unit of that amount.
@@ -15,17 +15,17 @@ Stages = tuple[tuple[str, float, str], ...]
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one way to fit.
+    """The cost of a fit by one solver.
 
     Attributes
     ----------
-    solver : its name
+    solver : name of the solver
     bytes : memory at the peak
     flops, seconds : of the whole fit
-    advice : what makes the fit smaller, where that is not fewer users or items
-    stages : its long parts, for a progress bar
+    advice : how to make the fit smaller, where fewer users or items do not help
+    stages : long parts of the fit, for a progress bar
     flops_per_history, seconds_per_history : of ranking for one history, where that is expensive; else 0
-    disk : bytes of its files
+    disk : bytes of files
     avoidable : bytes that following the advice can save; 0 where the advice can save nearly all of them
     """
 
@@ -72,5 +72,5 @@ class Alternative:
 
 
 def counting(size: Size) -> Cost:
-    """The cost of sums over the events, one for each item: what a model without a cost function of its own takes."""
+    """The cost of one sum over the events for each item; the default for models without a cost function."""
     return Cost("none", 8 * size.items, float(size.events), size.events * 1e-8)

@@ -17,12 +17,12 @@ from monogram.planning.size import Size
 
 PAIR_SECONDS = 1e-9  # to add one pair of events to a Gram matrix, on one thread
 GATHER_SHARE = 0.5  # speed at which scattered rows are read, relative to a copy
-DISK_RATE = 5e8  # bytes a second of an ordinary SSD: disks are not measured
+DISK_RATE = 5e8  # bytes a second of an SSD, assumed: the disk is not measured
 
 # Times relative to those of n³ flops of our factorisation and inverse, measured with one thread. They are constants, so
 # that the choice between a path and inverses does not depend on the load of the machine.
 EIGEN = {"float32": 14.0, "float64": 6.5}  # the eigendecomposition, relative to n³; it is in float64 for both
-SMALL_EIGEN = 600  # items that are added to n in it: small decompositions are slow for their flops
+SMALL_EIGEN = 600  # added to n in that term: small decompositions take longer than their flops
 ROW_SUM = 25.0  # to add one entry of a row of weights to a score
 PRODUCT = 0.75  # a flop of a plain matrix product
 
@@ -61,7 +61,7 @@ def _factorisation(cube: float) -> tuple[tuple[str, float, str], ...]:
 
 
 def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The cost of conjugate gradients in place of an inverse: no square array, but each history is solved for.
+    """The cost of conjugate gradients in place of an inverse: no square array, but a linear system for each history.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads:
 
 
 def _columns(size: Size, width: int, diagonal: bool, dtype: str) -> int:
-    """Memory of the columns that a matrix-free fit solves side by side: that of the part which takes most.
+    """Memory of the columns that a matrix-free fit solves at the same time, in the stage that takes most.
 
     The certificate of eight columns keeps them beside others that are solved more finely. The probes of the diagonal
     keep their signs, and are then read in slabs of eight. Blocks that are freed and allocated again, batch after batch,
@@ -113,7 +113,7 @@ def _solving(size: Size, width: int, dtype: str) -> int:
 
 
 def beside_tiles(size: Size, threads: int) -> int:
-    """Memory that the inverse on disk takes in addition to its tiles: as the primal one in addition to its array."""
+    """Memory that the inverse on disk takes in addition to its tiles, as the primal inverse does beside its array."""
     return 12 * size.events + 8 * size.items * threads + WORKSPACE
 
 
@@ -148,7 +148,7 @@ def ridge_path_cost(
 
     Parameters
     ----------
-    values : how many values of l2
+    values : number of values of l2
     users, events : of the histories that are scored
     """
     dtype, n = np.dtype(dtype), float(size.items)
@@ -161,7 +161,7 @@ def ridge_path_cost(
 
 
 def repeated_inverses(size: Size, values: int, events: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The cost of the same by one primal inverse for each value of l2."""
+    """The cost of one primal inverse for each value of l2; see `ridge_path_cost`."""
     dtype, n = np.dtype(dtype), float(size.items)
     flops = values * (n**3 + ROW_SUM * events * n)
     needed = size.items**2 * dtype.itemsize + WORKSPACE

@@ -1,4 +1,4 @@
-"""Costs of what is fitted in epochs (alternating least squares, ADMM), and of neighbourhoods."""
+"""Costs of iterative fits (alternating least squares, Newton-CG, ADMM) and of nearest neighbours."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from monogram.planning.cost import WORKSPACE, Cost, Extra
 from monogram.planning.lowrank_costs import LOWER_RANK, SPARSE_RATE
 from monogram.planning.size import Size
 
-COPIES = {"als": 4, "newton_cg": 8}  # of both factors, that a solver of RG² holds
+COPIES = {"als": 4, "newton_cg": 8}  # copies of both factors in memory, by solver of RG²
 SMALL_PRODUCTS = 0.15  # speed of WRMF's small products, relative to large ones; measured at rank 64
-SLIM_EPOCHS = 60  # what a column of SLIM usually needs
-SLIM_DENSITY = 0.1  # of SLIM's weights with l1 above 0; a fit that needs more than its budget allows stops
+SLIM_EPOCHS = 60  # epochs that a column of SLIM usually needs
+SLIM_DENSITY = 0.1  # planned density of SLIM's weights with l1 above 0; a fit that exceeds its budget stops
 
 
 def neighbours(size: Size, k: int, *, dtype: str = "float32", threads: int = 1) -> Cost:
@@ -31,7 +31,7 @@ def neighbours(size: Size, k: int, *, dtype: str = "float32", threads: int = 1) 
 
 
 def alternating(solver: str, size: Size, rank: int, epochs: int, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
-    """The cost of RG² in epochs: copies of both factors, and the sparse data once more by each side."""
+    """The cost of RG² by an iterative solver: copies of both factors, and of the sparse data by user and by item."""
     dtype, threads = np.dtype(dtype), parallel.count(threads)
     rate, _ = calibrate(dtype.name, threads)
     rank, rows = min(rank, size.users, size.items), size.users + size.items
@@ -67,7 +67,7 @@ def wrmf(solver: str, size: Size, rank: int, epochs: int, *, dtype: str = "float
 
 
 def slim_weights(items: int, l1: float) -> float:
-    """How many weights SLIM is planned to have: a share of all with an l1 above 0, else all."""
+    """The planned number of weights of SLIM: a share of n² with an l1 above 0, else n²."""
     return items**2 * (SLIM_DENSITY if l1 else 1.0)
 
 

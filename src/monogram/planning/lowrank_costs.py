@@ -1,4 +1,4 @@
-"""Costs of a spectrum and of what is made from one: low-rank students, and the low-pass directions of two steps."""
+"""Costs of a spectrum, of low-rank students, and of two-step models with low-pass directions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monogram.planning.size import Size
 
 LOWER_RANK = "use a lower rank"
 SPARSE_RATE = 1.5e9  # flops a second and thread of a product of sparse data with a block of columns
-PRODUCTS_A_PAIR = 7  # columns that Lanczos multiplies the data with, for each eigenpair
+PRODUCTS_PER_PAIR = 7  # columns that Lanczos multiplies the data with, for each eigenpair
 
 
 def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1, copied: int = 0) -> tuple[Cost, Cost]:
@@ -42,7 +42,7 @@ def _spectral(name: str, size: Size, rank: int, dtype: np.dtype[Any], threads: i
         needed = 8 * (side * side + 2 * side * rank + vectors) + sparse
         return Cost(name, needed, flops, 8 * flops / rate, LOWER_RANK)
     block, basis = spectrum.widths(side, rank)
-    products = PRODUCTS_A_PAIR * rank
+    products = PRODUCTS_PER_PAIR * rank
     multiplying = 4.0 * products * size.events
     orthogonalising = 8.0 * side * products * basis + 6.0 * float(basis) ** 3
     return Cost(
@@ -84,9 +84,10 @@ def student_extra(size: Size, rank: int, dtype: str, epochs: int = 0) -> Extra:
 
 
 def two_step_extra(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1, copied: int = 0) -> Extra:
-    """What two steps take in addition to one: the product of the weights, and `rank` low-pass directions.
+    """What a two-step model takes in addition to its inverse: the product B², and `rank` low-pass directions.
 
-    The directions are found before the inverse, on the smaller side, and stay beside it. Rank 0 is without them.
+    The directions are computed before the inverse, on the smaller side of the log, and stay in memory with it. With
+    rank 0 there are none.
     """
     if not rank:
         return Extra(bytes=copied, products=1)

@@ -1,4 +1,4 @@
-"""The plan of a fit: every way to make it with its cost, the way that is chosen, and why."""
+"""The plan of a fit: the cost of every solver, the chosen solver, and the reason of the choice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monogram.planning.size import Size
 
 @dataclass(frozen=True)
 class Plan:
-    """What a fit will cost; prints as a table of solvers.
+    """The cost of a fit; prints as a table of solvers.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Plan:
         why: str = "",
         disk_space: int | None = None,
     ) -> Plan:
-        """The plan for a log of some size; without `costs`, the chosen way is the only one."""
+        """The plan for a log of some size; without `costs`, the chosen solver is the only one."""
         shape = (size.users, size.items, size.events)
         return cls(*shape, dtype, budget, chosen, costs or (chosen,), why, disk_space)
 
@@ -61,7 +61,7 @@ class Plan:
         return not self._excess(self.chosen)
 
     def _excess(self, cost: Cost) -> str:
-        """What a solver takes too much of; empty where it fits."""
+        """Which limit a solver exceeds, for the table; empty where the solver fits."""
         if cost.bytes > self.budget:
             return "over budget"
         return "disk too small" if self.disk_space is not None and cost.disk > self.disk_space else ""
@@ -107,7 +107,7 @@ class Plan:
         return "\n".join(lines + [self.why] * bool(self.why))
 
     def _remarks(self, cost: Cost) -> str:
-        """What follows the numbers of a solver in the table."""
+        """The remarks after the numbers of a solver in the table."""
         remarks = (
             "← chosen" if cost == self.chosen else "",
             self._excess(cost),

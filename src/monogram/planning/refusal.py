@@ -1,4 +1,4 @@
-"""The message of a fit that is refused: what it needs, what it may take, and what fits instead."""
+"""The error message of a fit that exceeds its memory or disk space: what it needs, its limit, and what would fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from monogram.engine.runtime.memory import show
 if TYPE_CHECKING:
     from monogram.planning.plan import Plan
 
-MARGIN = 0.99  # of the budget that a smaller catalogue may take: the advice is rounded
+MARGIN = 0.99  # share of the budget that the advised smaller catalogue takes: the advice is rounded
 
 
 def over_memory(plan: Plan) -> str:
@@ -46,7 +46,7 @@ def _options(plan: Plan) -> list[str]:
 
 
 def _smaller(plan: Plan) -> str:
-    """How the chosen solver itself takes less memory."""
+    """How to make the fit by the chosen solver smaller."""
     cost = plan.chosen
     if cost.advice and cost.bytes - cost.avoidable <= plan.budget:
         return cost.advice

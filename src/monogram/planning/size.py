@@ -1,12 +1,12 @@
-"""The size of a log: what every cost function takes."""
+"""The size of a log, the argument of every cost function."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from monogram.engine.runtime.arrays import Csr
 from monogram.errors import ParameterError
 
 SKEW = 5  # pairs of events in an ordinary log, relative to a log whose users (or items) all have as many events
@@ -30,7 +30,7 @@ class Size:
     pairs_by_item: float
 
 
-def measure(matrix: Any) -> Size:
+def measure(matrix: Csr) -> Size:
     """The size of a CSR matrix."""
     counts = np.bincount(matrix.indices, minlength=1).astype(np.float64)
     lengths = np.diff(matrix.indptr).astype(np.float64)

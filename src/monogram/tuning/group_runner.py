@@ -32,7 +32,7 @@ from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured, measure, measure_weights
 from monogram.evaluation.shared_fits import inverse_key, measure_fit, measure_inverse, reads_heads
 from monogram.models.base import Recommender
-from monogram.models.inverse import used
+from monogram.models.inverse import item_counts
 from monogram.models.inverse_model import InverseModel
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.spectral import Spectral
@@ -222,7 +222,7 @@ class GroupRunner:
         """Models of several l2 whose penalties are multiples of each other, by one eigendecomposition."""
         recipe, first, _ = models[0].formula()
         data, by_l2 = self.inverses.data(recipe), dict[float, list[InverseModel]]()
-        d, counts = squares(data), used(data)
+        d, counts = squares(data), item_counts(data)
         for model in models:
             by_l2.setdefault(model.formula().penalties.l2, []).append(model)
         path = ridge_path.decompose(
