@@ -24,7 +24,8 @@ settings.load_profile("repository")
 ROOT = Path(__file__).parents[1]
 
 # Folders, files and tests that start processes, servers, clusters or a browser, run the documentation, or take more
-# than about 1.5 seconds. `make check` excludes them, `make test` runs them. A test can also carry the mark itself.
+# than about 1.5 seconds (with all parameters: 3). `make check` excludes them, `make test` runs them. A test can also
+# carry the mark itself.
 INTEGRATION = (
     "cli/",
     "cluster/",
@@ -52,6 +53,20 @@ INTEGRATION = (
     "models/test_updates.py::test_any_order_of_updates_equals_a_fit",
     "models/test_observed.py::test_weights_between_epochs_equal_those_of_a_shorter_fit",
     "tuning/test_group_runner.py::test_shared_is_alone",
+    "engine/lowrank/test_spectrum.py::test_lanczos_finds_the_leading_pairs",
+    "models/test_sparse.py::test_slim_meets_the_conditions_of_its_minimum",
+    "models/test_updates.py::test_changed_is_a_fit_with_other_parameters",
+    "models/test_files.py::test_a_loaded_model_is_bit_equal",
+    "engine/iterative/test_rg2.py::test_the_weighted_penalty_ends_at_the_closed_form",
+    "ranking/test_rank.py::test_queries_ranked_together_have_the_bits_of_single_queries",
+    "models/test_updates.py::test_new_items_then_users_are_a_fit_on_the_larger_catalogue",
+    "models/test_pruning.py::test_the_largest_of_each_column_stay",
+    "models/test_students.py::test_every_solver_keeps_the_contract",
+    "models/test_matrix_free.py::test_the_contract",
+    "models/test_students.py::test_the_dlae_is_optimal_among_all_of_its_rank",
+    "models/test_sparse.py::test_slim_is_no_worse_than_a_general_optimiser",
+    "models/test_updates.py::test_add_then_forget_is_the_identity",
+    "models/test_factorization.py::test_the_contract_with_other_parameters",
     "engine/inverse/test_tiled_cholesky.py::test_memory_stays_in_the_budget",
     "engine/inverse/test_tiled_cholesky.py::test_stopped_at_any_write_it_ends_with_the_same_bits",
     "engine/lowrank/test_students.py::test_large_ones_go_through_lanczos_to_the_same",
