@@ -136,7 +136,6 @@ def invert(
     recipe: GramRecipe, rule: Penalties, inputs: FitInputs, options: FitOptions, report: ReportBuilder, chosen: Cost
 ) -> Solved:
     """Compute the inverse by the chosen solver; the primal solver uses the Gram of the inputs where it is known."""
-    size = measure(inputs.log.matrix)
     report.tick("plan")
     report.solver, report.planned_bytes = chosen.solver, chosen.bytes
     data = inputs.data(recipe)
@@ -153,6 +152,7 @@ def invert(
         return Solved(cluster_inverse(options.cluster, data, penalties, method, keep=keep, **settings), *vectors)
     if chosen.solver == "disk":
         assert options.scratch is not None
+        size = measure(inputs.log.matrix)
         budget = options.budget - beside_tiles(size, options.threads) - recipe.copied_bytes(size.events)
         settings |= {"folder": options.scratch, "budget": budget, "restarted": warn_of_restart}
         return Solved(disk_inverse(data, penalties, **settings), *vectors)

@@ -72,9 +72,11 @@ class Weights(Protocol):
 
     def shares(self, history: Csr, item: int) -> Float64:
         """What each entry of a history (a CSR batch of one) adds to the score of an item."""
+        return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
     def base(self, items: Indices) -> Float64:
-        """The part of the scores of the items that does not depend on the history."""
+        """The part of the scores of the items that does not depend on the history; 0 for most kinds."""
+        return np.zeros(len(items))
 
     def tensors(self) -> Tensors:
         """The arrays to store."""

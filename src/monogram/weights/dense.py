@@ -63,9 +63,6 @@ class Dense(Weights):
     def shares(self, history: Csr, item: int) -> Float64:
         return np.asarray(self.matrix[history.indices, item].astype(np.float64) * history.data)
 
-    def base(self, items: Indices) -> Float64:
-        return np.zeros(len(items))
-
     def tensors(self) -> Tensors:
         return {"weights": self.matrix}
 

@@ -111,12 +111,6 @@ class Dual(Weights):
         columns[items, np.arange(len(items))] += self.own[items]
         return columns
 
-    def shares(self, history: Csr, item: int) -> Float64:
-        return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
-
-    def base(self, items: Indices) -> Float64:
-        return np.zeros(len(items))
-
     def tensors(self) -> Tensors:
         return {
             "inverse": self.inverse.T,

@@ -66,9 +66,6 @@ class FoldIn(Weights):
         np.einsum("ii->i", matrix)[...] += self.spectrum + self._ridges(history)
         return np.asarray((1 + gains) * (seen @ np.linalg.solve(matrix, self.items[item].astype(np.float64))))
 
-    def base(self, items: Indices) -> Float64:
-        return np.zeros(len(items))
-
     def tensors(self) -> Tensors:
         settings = np.array([self.l2, self.alpha, self.nu])
         return {"items": self.items, "spectrum": self.spectrum, "settings": settings}

@@ -125,12 +125,6 @@ class MatrixFree(Weights):
         out[items, own] += terms.own
         return out
 
-    def shares(self, history: Csr, item: int) -> Float64:
-        return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
-
-    def base(self, items: Indices) -> Float64:
-        return np.zeros(len(items))
-
     def tensors(self) -> Tensors:
         own = {"penalties": self.penalties, "tolerance": np.array([self.tolerance], self.system.dtype)}
         if self.weights is not None:

@@ -67,9 +67,6 @@ class Rescaled(Weights):
         shares[same_item] = self.delta[item] * history.data[same_item]
         return np.asarray(shares)
 
-    def base(self, items: Indices) -> Float64:
-        return np.zeros(len(items))
-
     def tensors(self) -> Tensors:
         raise ParameterError("rescaled weights cannot be stored; save the model that `changed` returns")
 

@@ -54,8 +54,5 @@ class Sparse(Weights):
         column = self.matrix[history.indices][:, [item]].toarray().ravel()
         return np.asarray(column.astype(np.float64) * history.data)
 
-    def base(self, items: Indices) -> Float64:
-        return np.zeros(len(items))
-
     def tensors(self) -> Tensors:
         return {"values": self.matrix.data, "columns": self.matrix.indices, "pointers": self.matrix.indptr}

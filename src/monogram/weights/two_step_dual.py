@@ -105,12 +105,6 @@ class TwoStepDual(Weights):
             out[:, start:stop] = (1 - self.share) * first + self.share * second + projected
         return out * self.factors[items]
 
-    def shares(self, history: Csr, item: int) -> Float64:
-        return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
-
-    def base(self, items: Indices) -> Float64:
-        return np.zeros(len(items))
-
     def tensors(self) -> Tensors:
         tensors = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
         return tensors | {"basis": self.basis} if self.basis.size else tensors
