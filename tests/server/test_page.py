@@ -298,7 +298,7 @@ def test_a_power_of_popularity_has_a_slider_of_its_own(open_page, log, service):
     press(page, power, "Home")
     assert asked[0] is None
     assert asked[-1] == {"item_power": -1}
-    press(page, page.get_by_label("b: the weight"), "End")
+    press(page, page.get_by_label("b: weight of"), "End")
     assert asked[-1] == {"item_power": -1, "b": 2}
     assert '"item_power":{"deql":-1}' in page.evaluate("decodeURIComponent(location.hash)")
 
@@ -319,11 +319,11 @@ def test_a_known_user_and_an_unknown_one(open_page, log):
     page.get_by_role("button", name="A known user").click()
     expect(page.get_by_text("No user chosen")).to_be_visible()
     user = next(iter(log.users))
-    page.get_by_label("The user’s id").fill(str(user))
+    page.get_by_label("User id", exact=True).fill(str(user))
     page.get_by_role("button", name="Show").click()
     expect(page.locator(".list ol > li")).to_have_count(10)
     expect(page.locator("#history li")).to_have_count(len(log.history(user)))
-    page.get_by_label("The user’s id").fill("<b>nobody</b>")
+    page.get_by_label("User id", exact=True).fill("<b>nobody</b>")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_text("no user with the id “<b>nobody</b>”")).to_be_visible()
     expect(page.locator("#history li")).to_have_count(0)
@@ -403,7 +403,7 @@ def test_integers_that_are_no_numbers_to_a_browser(open_page, far):
     page.goto(f"{far.url}/#{quote(json.dumps({'history': [FAR + 6]}))}")  # a link that a program wrote
     expect(shown).to_have_text(expected)
     page.get_by_role("button", name="A known user").click()
-    page.get_by_label("The user’s id").fill(str(FAR + 3))
+    page.get_by_label("User id", exact=True).fill(str(FAR + 3))
     page.get_by_role("button", name="Show").click()
     (known,) = far.post("/v1/recommend", {"users": [FAR + 3], "with_history": True}).json()["results"]
     expect(page.locator("#history li .name")).to_have_text([str(one["item"]) for one in known["seen"]])
@@ -505,7 +505,7 @@ def test_a_user_whose_list_failed_has_no_history_of_another(open_page, log):
     page = open_page({"mode": "user", "user": str(first)})
     expect(page.locator("#history li")).to_have_count(len(log.history(first)))
     page.route("**/v1/recommend", lambda route: route.abort())
-    page.get_by_label("The user’s id").fill(str(second))
+    page.get_by_label("User id", exact=True).fill(str(second))
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("button", name="Try again")).to_be_visible()
     expect(page.locator("#history li")).to_have_count(0)
