@@ -364,7 +364,7 @@ def test_an_update_costlier_than_a_refit_is_a_refit(monkeypatch):
     log = data()
     model = mg.EDLAE(l2=3, dropout=0.4).fit(part(log, range(50)), solver="primal")
     model.add_users(part(log, range(50, 70)))
-    assert "would have cost more" in model.report_.note
+    assert "would cost more than a refit" in model.report_.note
     expected = mg.EDLAE(l2=3, dropout=0.4).fit(log, solver="primal")
     np.testing.assert_array_equal(model.item_weights(), expected.item_weights())
     large = data(users=60, items=400)

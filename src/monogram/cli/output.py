@@ -37,7 +37,7 @@ def warnings_on_stderr() -> Iterator[None]:
 
 
 def print_stderr(text: str) -> None:
-    """Print a diagnostic to stderr; a closed stderr is ignored, so that the work goes on."""
+    """Print a diagnostic to stderr; a closed stderr is ignored, so that the command continues."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 

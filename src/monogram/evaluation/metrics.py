@@ -81,7 +81,10 @@ def map_(lists: JudgedLists) -> Float64:
 
 
 def novelty(lists: JudgedLists) -> Float64:
-    """Mean over the list of −log2(share of training users who have the item); no user counts as one."""
+    """Mean over the list of −log2(share of training users who have the item).
+
+    An item without training users counts as having one.
+    """
     in_list = np.arange(lists.hits.shape[1]) < lists.lengths[:, None]
     total = (lists.surprise[lists.items] * in_list).sum(1)
     return np.asarray(total / np.maximum(lists.lengths, 1))

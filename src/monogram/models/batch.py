@@ -199,7 +199,7 @@ def _write_on_cluster(
     run, users = Run(cluster), model.log_.n_users
     try:
         model.save(folder / MODEL)
-        with run.stage("ranking for everyone"):
+        with run.stage("ranking for all users"):
             tasks = (
                 run.submit(task, str(folder), n, ranges[n], request.part(ranges[n], users), name=f"rank-{n}")
                 for n in todo

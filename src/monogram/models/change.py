@@ -270,7 +270,7 @@ def _updated_gram(gram: Float | None, model: FullRank, after: changes.Changed) -
 def require_cheaper(rank: int, side: int, itemsize: int) -> None:
     """Raise CostlierThanRefit where an update takes more operations, or more memory, than a new factorisation."""
     if woodbury.flops(rank, side) > float(side) ** 3 or rank * (24 + 2 * itemsize) > itemsize * side:
-        raise CostlierThanRefit(f"a change of rank {rank:,} would have cost more")
+        raise CostlierThanRefit(f"a change of rank {rank:,} would cost more than a refit")
 
 
 def _require_memory(needed: int, budget: int, model: FullRank, new_arrays: int = 0) -> None:

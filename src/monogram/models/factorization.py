@@ -68,7 +68,7 @@ class WRMF(Recommender):
     )
     nu: float = param(1.0, "power of a row's weight in its penalty; 0: the same penalty for all", low=0, high=2)
     epochs: int = param(16, "number of epochs; each solves all users, then all items", low=1, high=1_000_000)
-    seed: int = param(0, "of the random start", low=0)
+    seed: int = param(0, "seed of the random start", low=0)
     solver: str = param(
         "cholesky", "how a row is solved: exactly, or by 3 steps of conjugate gradients", choices=("cholesky", "cg")
     )

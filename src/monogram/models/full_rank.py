@@ -283,7 +283,7 @@ class DLAE(FullRank):
 
 @dataclass(kw_only=True, eq=False)
 class DEQL(FullRank):
-    """InverseModel of the decoupled expected quadratic loss (Guo et al. 2026, eq. 5).
+    """Linear autoencoder of the decoupled expected quadratic loss (Guo et al. 2026, eq. 5).
 
     Minimises E‖A ⊙ (X − (Δ ⊙ X)W)‖² + γ·l2·‖W‖² where Δ hides entries with probability `dropout` and A weighs hidden
     entries by `a`, kept ones by `b`; γ = q²p·a² + q³b² puts l2 in the units of S. Solution by column:
@@ -332,7 +332,11 @@ class Tempered(FullRank):
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     dropout: float = param(0.3, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
     user_power: float = param(
-        0.5, "how much less long histories count; 0: all events alike", low=0, high=2, search=USER_POWER
+        0.5,
+        "power that down-weights users with long histories; 0: all events have the same weight",
+        low=0,
+        high=2,
+        search=USER_POWER,
     )
     item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2, search=ITEM_POWER)
     b: float = param(0.0, "weight of the error on kept entries; 0: none, and a zero diagonal", low=0, high=1e6)

@@ -200,7 +200,7 @@ class Inverse:
     Parameters
     ----------
     log : Interactions, CSR matrix, or anything `monogram.read` takes
-    recipe : what S is
+    recipe : definition of S
     penalties : l2 and dropout
     dtype, memory, threads, progress : as for `fit` of a model
     solver : "auto", "primal" or "dual"

@@ -82,7 +82,8 @@ class Report:
             epochs = len(self.objectives)
             lines.append(f"objective {self.objectives[-1]:.6g}" + (f" after {epochs} epochs" if epochs > 1 else ""))
         if self.changes:
-            lines.append(f"{self.changes:,} changes since the fit, whose residual was {self.residual_at_fit or 0:.1e}")
+            updates = "update" if self.changes == 1 else "updates"
+            lines.append(f"{self.changes:,} {updates} since the fit; its residual was {self.residual_at_fit or 0:.1e}")
         if self.note:
             lines.append(self.note)
         return "\n".join(lines)

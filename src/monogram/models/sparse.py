@@ -56,7 +56,7 @@ class SLIM(Recommender):
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     positive: bool = param(True, "no weight below 0")
     rho: float = param(10.0, "penalty of ADMM on the difference of B and Z, in units of the Gram", low=1e-6, high=1e6)
-    epochs: int = param(200, "most iterations for a column", low=1, high=1_000_000)
+    epochs: int = param(200, "maximum number of iterations for a column", low=1, high=1_000_000)
     tolerance: float = param(1e-4, "relative change at which a column has converged", low=0, high=1)
 
     def _warm(self, options: FitOptions) -> None:

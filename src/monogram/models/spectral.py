@@ -209,7 +209,7 @@ class NuclearPower(Spectral):
 
     name: ClassVar[str] = "nuclear_power"
     l2: float = param(0.01, "penalty on the power of the nuclear norm", low=0, high=1e30, search=NUCLEAR)
-    power: float = param(2.0, "the power", low=1, high=10)
+    power: float = param(2.0, "power of the nuclear norm", low=1, high=10)
 
     def _fixed_rank(self) -> int | None:
         return None
@@ -273,7 +273,7 @@ class VLAE(Spectral):
         many=True,
         search=replace(THRESHOLD, unless=("scale",)),
     )
-    scale: float | None = param(None, "weights scale/σ instead", low=0, high=1e30)
+    scale: float | None = param(None, "sets the weights to scale/σ; excludes weights", low=0, high=1e30)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -62,13 +62,17 @@ class TwoStep(InverseModel):
     dropout: float = param(0.2, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
     second: float = param(0.8, "share of the second step in a score", low=0, high=1, search=SECOND)
     user_power: float = param(
-        0.5, "how much less long histories count; 0: all events alike", low=0, high=2, search=USER_POWER
+        0.5,
+        "power that down-weights users with long histories; 0: all events have the same weight",
+        low=0,
+        high=2,
+        search=USER_POWER,
     )
     item_power: float = param(0.0, "power of an item's popularity in its scores", low=-2, high=2, search=ITEM_POWER)
     low_pass: float = param(
         0.0, "weight of the projection on the leading directions; 0: none", low=0, high=1e6, search=LOW_PASS
     )
-    rank: int = param(256, "number of directions of that projection", low=1, search=DIRECTIONS)
+    rank: int = param(256, "number of directions of the low-pass projection", low=1, search=DIRECTIONS)
 
     def formula(self) -> Formula:
         """The formula of the first step, B."""

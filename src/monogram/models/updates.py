@@ -110,7 +110,7 @@ def check(model: Recommender) -> None:
         raise ParameterError(f"{name} cannot be changed without a refit; models that can: {names_of('updatable')}")
     formula = cast("FullRank", model).formula()
     if formula.recipe.weighted and model.report_.unit is None:
-        raise ParameterError(f"this {name} does not know the factor of its users' weights (report_.unit): fit it again")
+        raise ParameterError(f"this {name} has no report_.unit, the factor of its user weights: fit it again")
     if weights.solver != matrix_free.NAME and not weights.serves_head(formula.head):
         raise ParameterError(f"this {name} was saved without the diagonal of C, which a change needs: fit it again")
 

@@ -63,7 +63,7 @@ class KernelCall:
 
 
 def rank(queries: Sequence[Query], items: Vocabulary, threads: int) -> tuple[list[RankedLists], list[KernelCall]]:
-    """The lists of each query, in as few kernel calls as give the bits of single queries; and those calls."""
+    """The lists of each query, bit-identical to single queries, in as few kernel calls as possible; and those calls."""
     answers: list[Any] = [None] * len(queries)
     calls = []
     for numbers in _groups(queries):

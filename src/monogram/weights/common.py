@@ -33,7 +33,8 @@ class Head(Protocol):
 class Weights(Protocol):
     """The interface of every kind of weights.
 
-    The kinds inherit from it. What only some kinds can do has a default here that says so.
+    The kinds inherit from it. Methods that only some kinds support have a default that raises TypeError or returns
+    False.
 
     Attributes
     ----------
@@ -43,7 +44,7 @@ class Weights(Protocol):
     scratch : the folder of files in which the arrays lie; None where they are in memory or in a model file
     batch_invariant : whether `best` gives a history the same list, to the last bit, whatever other histories are in
         the batch
-    square_axis : "items" or "users" where the weights are a square array over that axis, which an update makes anew
+    square_axis : "items" or "users" where the weights are a square array over that axis, which an update reallocates
     """
 
     kind: ClassVar[str]
@@ -82,7 +83,7 @@ class Weights(Protocol):
         """The arrays to store."""
 
     def bind_head(self, head: Head) -> None:
-        """Take the head of the model: for kinds that apply it when a history is scored. Others hold its result."""
+        """Take the head of the model: for kinds that apply it when they score a history. Others contain θ and δ."""
         return
 
     def serves_head(self, head: Head) -> bool:
@@ -104,7 +105,7 @@ class Weights(Protocol):
     def required_state(self) -> UpdateState:
         """The update state, or a ParameterError where there is none."""
         if self.update_state is None:
-            raise ParameterError("this model was saved without what an update needs (its diagonal of C): fit it again")
+            raise ParameterError("this model was saved without the diagonal of C, which updates need: fit it again")
         return self.update_state
 
     def seal(self) -> Self:

@@ -19,7 +19,7 @@ BATCH = 64  # histories scored at once where lists may contain items of the hist
 
 
 class Rescaled(Weights):
-    """W = B·diag(θ) + diag(δ) read from an array that holds B under another head; no new n × n array.
+    """W = B·diag(θ) + diag(δ) computed from the stored weights of another head; no new n × n array.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What full-rank weights keep beside their arrays, so that users can be added and forgotten without a refit."""
+"""The state for exact updates of full-rank weights: diag C, penalties, optionally the Gram matrix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class UpdateState:
     def usable_scale(self) -> Float64:
         """The factor by which dense weights differ from C, if C can be read from them; else a ParameterError."""
         if self.scale is None:
-            raise ParameterError("this model was saved without what an update needs (its diagonal of C): fit it again")
+            raise ParameterError("this model was saved without the diagonal of C, which updates need: fit it again")
         return check_scale(self.scale)
 
 

@@ -77,7 +77,7 @@ ROWS = tuple(
 
 PAPER = Paper(
     name="deql",
-    title="Generalizing Linear InverseModel Recommenders with Decoupled Expected Quadratic Loss",
+    title="Generalizing Linear Autoencoder Recommenders with Decoupled Expected Quadratic Loss",
     source="Guo, Li, Zhou, Zhou and Jin, ICLR 2026, https://openreview.net/pdf?id=ANH044Wdje",
     protocol="lightgcn",
     stand_ins={"amazon-book": PART},

@@ -168,7 +168,11 @@ class Handlers:
 
     def _refresher(self) -> Refresher:
         if self.state.refresher is None:
-            raise Refused(409, "no_updates", "this server takes no events; start it with --updates")
+            raise Refused(
+                409,
+                "no_updates",
+                "this server does not accept events; start it with --updates",
+            )
         return self.state.refresher
 
     async def reload(self, request: Request) -> Response:
@@ -181,7 +185,7 @@ class Handlers:
         return json_response(schemas.encode(schemas.Reloads(done)))
 
     async def alive(self, request: Request) -> Response:
-        """Whether the process responses."""
+        """Whether the process responds."""
         return json_response(schemas.encode(schemas.ServerStatus("ok")))
 
     async def ready(self, request: Request) -> Response:

@@ -97,7 +97,7 @@ class Sqlite:
         except OSError as error:
             self._lock.close()
             raise StorageError(
-                f"{self.path} is in use by another server; one process stores events, so stop that one first"
+                f"{self.path} is in use by another server; only one process stores events; stop that server first"
             ) from error
 
     def purge(self) -> None:
