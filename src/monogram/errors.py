@@ -7,9 +7,13 @@ parts.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import sys
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -148,3 +152,11 @@ def one_of(unknown: str, names: Iterable[str]) -> str:
     known = list(names)
     near = difflib.get_close_matches(unknown.lower(), known, 1)
     return f"expected one of {', '.join(known)}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def warn(text: str) -> None:
+    """Give a MonogramWarning at the line of the first caller outside the package."""
+    package, frame, level = str(Path(__file__).parent), sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((package, contextlib.__file__)):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, MonogramWarning, stacklevel=level)

@@ -5,13 +5,12 @@ The context managers add the parameters to change to the message; they can also 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from monogram.engine.inverse.tile_store import FolderError, FreeSpaceError
 from monogram.engine.lowrank.spectrum import ConvergenceError
-from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, StorageError
+from monogram.errors import MemoryBudgetError, NumericalError, StorageError, warn
 
 
 @contextmanager
@@ -50,4 +49,4 @@ def sparsity_advice() -> Iterator[None]:
 
 def warn_of_restart(reason: str) -> None:
     """Warn that a fit on disk cannot resume from the files of an earlier one."""
-    warnings.warn(f"{reason}: the fit starts again from the beginning", MonogramWarning, stacklevel=2)
+    warn(f"{reason}: the fit starts again from the beginning")

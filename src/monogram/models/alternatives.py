@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monogram.models.context import FitOptions
-from monogram.models.registry import MODELS
+from monogram.models.registry import usable
 from monogram.planning.cost import Alternative
 from monogram.planning.size import Size
 
@@ -19,8 +19,8 @@ def fitting(size: Size, options: FitOptions, *, without: str = "") -> tuple[Alte
     """
     alternatives = []
     plain = replace(options, solver="auto", keep_gram=False, cluster=None, scratch=None)
-    for name, model_class in MODELS.items():
-        for parameters in () if name == without else model_class.lean_settings:
+    for model_class in usable():
+        for parameters in () if model_class.name == without else model_class.lean_settings:
             needed = model_class(**parameters).plan_size(size, plain).chosen.bytes
             if needed <= options.budget:
                 values = ", ".join(f"{parameter}={value}" for parameter, value in parameters.items())

@@ -217,7 +217,9 @@ class Recommender:
         plan = self.plan_size(size, options)
         if plan.chosen.bytes <= plan.budget:
             return plan
-        return dataclasses.replace(plan, alternatives=alternatives.fitting(size, options, without=self.name))
+        return dataclasses.replace(
+            plan, alternatives=alternatives.fitting(size, options, without=getattr(self, "name", ""))
+        )
 
     def _chosen(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Cost:
         """The cost of the chosen solver; the plan is made once per fit. An error where the plan does not fit."""
@@ -238,7 +240,7 @@ class Recommender:
     def _warm(self, options: FitOptions) -> None:
         """Compile the kernels of the fit, so that its measured time and memory do not include the compiler."""
 
-    def inverse(self) -> Inverse:
+    def inverse(self, *, seal: bool = True) -> Inverse:
         """The inverse that the weights of a fitted full-rank model contain; an error for all other models."""
         raise ParameterError(
             f"{type(self).__name__} has no inverse from which another model can be fitted; fit on the log"

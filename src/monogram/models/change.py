@@ -5,7 +5,6 @@ For the formulas see `engine.inverse.woodbury`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
-from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError
+from monogram.errors import MemoryBudgetError, NumericalError, ParameterError, warn
 from monogram.models.inverse import item_counts, same_penalties, user_weight_roots
 from monogram.models.report import FROZEN, Report, ReportBuilder
 from monogram.weights import Dense, Dual, Weights
@@ -184,7 +183,8 @@ def _primal(
     itemsize = array.dtype.itemsize
     require_cheaper(gram_change.rank, n, itemsize)
     grows, copied = n > len(array), not array.flags.writeable
-    new_arrays = int(grows or copied) * (1 if state.gram is None else 2)
+    new_gram = state.gram is not None and (grows or not state.gram.flags.writeable)
+    new_arrays = int(grows or copied) + int(new_gram)
     new_bytes = n * n * itemsize * new_arrays
     needed = woodbury.working_bytes(gram_change.rank, n, array.dtype, resources.threads) + new_bytes
     needed += model.formula().recipe.copied_bytes(after.log.n_events)
@@ -201,11 +201,13 @@ def _primal(
     theta, delta = model.formula().head(correction.diagonal, penalties[1], d, counts)
     scale = check_scale(rounded_scale(theta, correction.diagonal, array.dtype))
     update = woodbury.WeightsUpdate(before, correction, scale)
+    gram = _writable_gram(state.gram, n)  # a failed allocation must come before the first change
 
     def carry_out() -> Weights:
         out = np.empty_like(array) if copied and not grows else array
         update.into(out, delta, resources.threads)
-        gram = _updated_gram(state.gram, model, after)
+        if gram is not None:
+            woodbury.add_to_gram(gram, *_rows(model, after))
         return Dense(out, update_state=UpdateState(update.diagonal, penalties[1], gram, scale))
 
     return PreparedUpdate(update, penalties[1], carry_out, needed, not (grows or copied))
@@ -250,21 +252,17 @@ def _dual(
     user_roots = user_weight_roots(after.log, model.formula().recipe.weights(after.log.matrix, model.report_.unit))
 
     def carry_out() -> Weights:
-        gram = _updated_gram(weights.required_state().gram, model, after)
-        state = UpdateState(inverse.diagonal, penalties[1], gram)
+        state = UpdateState(inverse.diagonal, penalties[1])
         return Dual(inverse.inverse, after.log.matrix, penalties[1], scale, theta + delta, user_roots, state)
 
     return PreparedUpdate(inverse, penalties[1], carry_out, needed)
 
 
-def _updated_gram(gram: Float | None, model: FullRank, after: changes.Changed) -> Float | None:
-    """The Gram matrix after the change: updated in place, or in a copy where the array is read-only or too small."""
-    if gram is None:
-        return None
-    if len(gram) != after.log.n_items or not gram.flags.writeable:
-        gram = woodbury.grown(gram, after.log.n_items)
-    woodbury.add_to_gram(gram, *_rows(model, after))
-    return gram
+def _writable_gram(gram: Float | None, items: int) -> Float | None:
+    """The Gram matrix to update: the array itself, or a copy where it is read-only or too small."""
+    if gram is None or (len(gram) == items and gram.flags.writeable):
+        return gram
+    return woodbury.grown(gram, items)
 
 
 def require_cheaper(rank: int, side: int, itemsize: int) -> None:
@@ -296,7 +294,7 @@ def _check_drift(
         f"error of the weights about {error:.0e} (bound: {bounds[1]:.0e})"
     )
     if options.on_drift == "warn" and np.isfinite(residual):
-        warnings.warn(f"{text}; fit again to be exact", MonogramWarning, stacklevel=5)
+        warn(f"{text}; fit again to be exact")
         return
     raise NumericalError(text)
 

@@ -17,7 +17,7 @@ from monogram.engine.gram.accumulate import gram
 from monogram.engine.inverse import matrix_free, probing
 from monogram.engine.runtime.arrays import Float
 from monogram.errors import ParameterError
-from monogram.models.abilities import Reading
+from monogram.models.abilities import Reading, SharedFit
 from monogram.models.change import UpdateOptions
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_solver
 from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, PopularityScaled, ZeroDiagonal
@@ -148,7 +148,12 @@ class FullRank(InverseModel):
 
         return updates.changed(self, parameters, memory, threads)
 
-    def inverse(self) -> Inverse:
+    def shared_fit(self) -> SharedFit:
+        """The inverse of the model's recipe and penalties; a subclass with a fit of its own is fitted on it."""
+        plain = type(self)._fit is FullRank._fit
+        return SharedFit("inverse", self.formula().shared, self.reading if plain else "fit")
+
+    def inverse(self, *, seal: bool = True) -> Inverse:
         """The inverse that the weights of this fitted model contain, for `fit` of other models; nothing is copied.
 
         `fit` also accepts the fitted model itself in place of the log, and then uses this inverse.
@@ -157,6 +162,8 @@ class FullRank(InverseModel):
 
         updates.check(self)
         log, weights = self.fitted()
+        if seal:
+            weights.seal()  # an update of this model then makes new arrays, and the inverse stays as it is
         return Inverse.of_weights(log, self.formula().shared, weights, self.report_)
 
     def _solver(self, solver: str, keep_gram: bool) -> str:

@@ -6,7 +6,6 @@ share one inverse.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -26,7 +25,7 @@ from monogram.engine.inverse.primal import PrimalInverse
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64
-from monogram.errors import MemoryBudgetError, MonogramWarning, NumericalError, ParameterError
+from monogram.errors import MemoryBudgetError, NumericalError, ParameterError, warn
 from monogram.models.advice import inverse_advice, warn_of_restart
 from monogram.models.context import FitInputs, FitOptions, check_dtype, check_solver
 from monogram.models.heads import Formula, ZeroDiagonal
@@ -407,10 +406,8 @@ def check_accuracy(report: ReportBuilder) -> None:
     if not exact_enough(report):
         other = "primal" if report.solver == "dual" else "dual"
         advice = f"use dtype='float64', or try solver='{other}'" if report.dtype == "float32" else "raise l2"
-        warnings.warn(
+        warn(
             f"this fit is not exact: its residual is {report.residual:.1e} (good: below {WORST_RESIDUAL:g}), and the "
             f"error of its weights about {report.error or 0:.0e} of the largest (good: below {WORST_ERROR:g}); "
-            f"{advice}",
-            MonogramWarning,
-            stacklevel=5,
+            f"{advice}"
         )

@@ -33,7 +33,7 @@ class InverseModel(Recommender):
     def inputs(self, source: Any) -> FitInputs:
         """Inputs from a log, from an `Inverse` of a log, or from a fitted model whose weights contain an inverse."""
         if isinstance(source, Recommender):
-            source = source.inverse()
+            source = source.inverse(seal=False)  # it does not outlive the fit
         return FitInputs(source.log, source) if isinstance(source, Inverse) else super().inputs(source)
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:

@@ -7,7 +7,6 @@ an inverse. EDLAE and DLAE are DEQL at b = 0 and at b = 1, times a factor that c
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any, cast
 
 from monogram.engine.gram.accumulate import squares
@@ -36,13 +35,20 @@ def _in_head(model: FullRank, field: Any) -> bool:
     """Whether another value of a parameter leaves recipe and penalties as they are."""
     value = getattr(model, field.name)
     if isinstance(value, bool):
-        other: Any = not value
-    elif isinstance(value, int | float):
-        low, high = field.metadata.get("low", -math.inf), field.metadata.get("high", math.inf)
-        other = (value + high) / 2 if math.isfinite(high) and value < high else max(low, value / 2 if value else 1.0)
+        others: list[Any] = [not value]
+    elif isinstance(value, int):
+        others = [value + 1, value - 1]
+    elif isinstance(value, float):
+        others = [value + step for step in (0.125, -0.125, 1.0, -1.0)]
     else:
         return False
-    return type(model)(**(model.params() | {field.name: other})).formula().shared == model.formula().shared
+    for other in others:
+        try:
+            changed = type(model)(**(model.params() | {field.name: other}))
+        except ParameterError:  # outside the bounds of the parameter
+            continue
+        return changed.formula().shared == model.formula().shared
+    return False
 
 
 def _as_deql(model: FullRank) -> bool:

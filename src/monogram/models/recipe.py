@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.runtime.arrays import Csr, Float64
+from monogram.errors import ParameterError
+
+
+def _check(name: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
+        raise ParameterError(f"{name} = {value!r}; expected a number of at least {low:g} and at most {high:g}")
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,9 @@ class GramRecipe:
     """
 
     user_power: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("user_power", self.user_power, 0, 2)
 
     @property
     def weighted(self) -> bool:
@@ -50,6 +61,14 @@ class Penalties:
 
     l2: float
     dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("l2", self.l2, 0, math.inf)
+        _check("dropout", self.dropout, 0, 1)
+        if self.dropout == 1 or math.isinf(self.l2):
+            raise ParameterError(
+                f"l2 = {self.l2!r}, dropout = {self.dropout!r}; expected l2 finite and dropout below 1"
+            )
 
     @property
     def none(self) -> bool:

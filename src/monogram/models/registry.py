@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import metadata
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,7 +38,13 @@ class Registry(Mapping[str, "type[Recommender]"]):
     def __getitem__(self, name: str) -> type[Recommender]:
         if name not in self._classes:
             module, _, attribute = self._paths[name].partition(":")
-            self._classes[name] = getattr(importlib.import_module(module), attribute)
+            try:
+                self._classes[name] = getattr(importlib.import_module(module), attribute)
+            except (ImportError, AttributeError) as error:
+                raise ParameterError(
+                    f"the model {name!r} cannot be imported from {self._paths[name]} ({error}); mend or uninstall the "
+                    "package that registers it"
+                ) from error
         return self._classes[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -105,4 +112,11 @@ def model_class(name: str) -> type[Recommender]:
 
 def names_of(ability: str) -> str:
     """The registered classes with an ability, for messages: those whose class attribute of this name is true."""
-    return ", ".join(known.__name__ for known in MODELS.values() if getattr(known, ability, False))
+    return ", ".join(known.__name__ for known in usable() if getattr(known, ability, False))
+
+
+def usable() -> Iterator[type[Recommender]]:
+    """The registered classes that can be imported."""
+    for name in MODELS:
+        with suppress(ParameterError):  # of a broken plugin; asked for by name, it is an error
+            yield MODELS[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from monogram.engine.inverse.primal import primal_inverse
 from monogram.engine.iterative import slim
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.column_topk import entry_bytes
-from monogram.errors import MonogramWarning, NumericalError, ParameterError
+from monogram.errors import NumericalError, ParameterError, warn
 from monogram.models.abilities import EpochTraining
 from monogram.models.advice import inverse_advice, sparsity_advice
 from monogram.models.base import Recommender
@@ -111,9 +110,7 @@ class SLIM(Recommender):
         if not (np.isfinite(residual) and np.isfinite(solution.record).all()):
             raise NumericalError("the weights are not finite: raise l2, or use dtype='float64'")
         if solution.unfinished:
-            warnings.warn(
+            warn(
                 f"SLIM has not converged for {solution.unfinished:,} of {solution.matrix.shape[0]:,} items after "
-                f"{self.epochs:,} epochs (residual {residual:.1e}); raise epochs or the tolerance, or try another rho",
-                MonogramWarning,
-                stacklevel=4,
+                f"{self.epochs:,} epochs (residual {residual:.1e}); raise epochs or the tolerance, or try another rho"
             )

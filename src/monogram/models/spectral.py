@@ -6,7 +6,6 @@ the regularization landscape for the linear recommendation models" (2022), RG² 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,7 +17,7 @@ from monogram.engine.gram.operators import Operator
 from monogram.engine.iterative import rg2
 from monogram.engine.iterative.rg2_newton import newton_cg
 from monogram.engine.runtime.arrays import Float, Float64
-from monogram.errors import MonogramWarning, ParameterError
+from monogram.errors import ParameterError, warn
 from monogram.models import spectrum
 from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.base import Recommender
@@ -107,11 +106,9 @@ class Spectral(Recommender):
         scale = self._filter(sigma)
         rank = int(np.flatnonzero(scale)[-1]) + 1 if scale.any() else 0
         if not rank:
-            warnings.warn(
+            warn(
                 f"no direction passes the filter (the largest singular value is {sigma.max(initial=0):.3g}): "
-                "every score is the same; lower the penalty",
-                MonogramWarning,
-                stacklevel=4,
+                "every score is the same; lower the penalty"
             )
         report.rank = rank
         vectors = np.ascontiguousarray(source.vectors[:, :rank])
@@ -390,11 +387,9 @@ class RG2(Spectral):
         solution = solve(problem, report.rank, **stop, seed=self.seed, stage=report.tick, between=pause)
         before, *report.objectives = solution.record.objectives
         if not solution.record.converged:
-            warnings.warn(
+            warn(
                 f"RG2 has not converged in {self.epochs} epochs (objective {report.objectives[-1]:.6g}, at the start "
-                f"{before:.6g}); raise epochs or tolerance, or use solver='closed_form'",
-                MonogramWarning,
-                stacklevel=4,
+                f"{before:.6g}); raise epochs or tolerance, or use solver='closed_form'"
             )
         return Factors(*rg2.fold_in(problem, solution))
 

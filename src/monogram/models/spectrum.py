@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Real
@@ -21,7 +20,7 @@ from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64
-from monogram.errors import ModelFileError, MonogramError, MonogramWarning, ParameterError
+from monogram.errors import ModelFileError, MonogramError, ParameterError, warn
 from monogram.models.advice import spectrum_advice
 from monogram.models.context import FitOptions, check_solver
 from monogram.models.files import finite, log_from, log_tensors
@@ -275,11 +274,9 @@ def decompose(
         pairs = spectrum.of_data(data, rank, start=start, **settings)
     pairs = replace(pairs, values=pairs.values * scale**2)
     if pairs.method == "lanczos" and len(pairs.values) < rank and options.dtype == "float32":
-        warnings.warn(
+        warn(
             f"{len(pairs.values)} of the {rank} pairs asked for are above the rounding error of the first; if the log "
-            "should have more pairs, use dtype='float64'",
-            MonogramWarning,
-            stacklevel=2,
+            "should have more pairs, use dtype='float64'"
         )
     report.tick("residual")
     report.solver, report.residual = f"{chosen.solver}, {pairs.method}", pairs.residual

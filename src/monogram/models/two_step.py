@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +15,7 @@ from monogram.engine.gram.probes import probe_items
 from monogram.engine.lowrank import spectrum
 from monogram.engine.runtime.arrays import Float, Float64
 from monogram.engine.runtime.progress import Stage, silent
-from monogram.errors import MonogramWarning, ParameterError
+from monogram.errors import ParameterError, warn
 from monogram.models.abilities import Reading
 from monogram.models.advice import spectrum_advice
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
@@ -123,11 +122,7 @@ def _warn_if_complete(basis: Float, log: Interactions) -> None:
     """Warn where the projection is on all directions, and so is the identity."""
     items = len(np.unique(log.matrix.indices))
     if basis.shape[1] == items > 0:
-        warnings.warn(
-            f"low_pass changes no list: rank includes all {items} directions of the log; lower rank",
-            MonogramWarning,
-            stacklevel=4,
-        )
+        warn(f"low_pass changes no list: rank includes all {items} directions of the log; lower rank")
 
 
 def _check_scores(weights: TwoStepDual, log: Interactions, threads: int, report: ReportBuilder) -> None:

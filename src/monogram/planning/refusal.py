@@ -48,12 +48,12 @@ def _options(plan: Plan) -> list[str]:
 def _smaller(plan: Plan) -> str:
     """How to make the fit by the chosen solver smaller."""
     cost = plan.chosen
-    if cost.advice and cost.bytes - cost.avoidable <= plan.budget:
+    if cost.advice and (not cost.avoidable or cost.bytes - cost.avoidable <= plan.budget):
         return cost.advice
     side = _largest_side(plan)
     if side:
         return f"keep the {side:,} most active {'users' if cost.solver == 'dual' else 'items'}"
-    return cost.advice if cost.advice and not cost.avoidable else "use a larger machine"
+    return "use a larger machine"
 
 
 def _largest_side(plan: Plan) -> int:
