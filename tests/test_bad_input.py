@@ -185,7 +185,7 @@ def test_input_file_changing_while_read(change, write, monkeypatch):
     """Rows of JSON are read a block at a time, so that what was read when is known."""
     line = '{"user": "u%04d", "item": "i%d"}\n'
     path = write("".join(line % (n, n % 7) for n in range(2000)), "log.jsonl")
-    monkeypatch.setattr(files, "_JSON_BLOCK", 4096)
+    monkeypatch.setattr(files, "JSON_BLOCK", 4096)
     add, batches = Gatherer.add, []
 
     def changing(self, batch):

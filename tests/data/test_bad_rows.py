@@ -209,7 +209,7 @@ def test_bad_json_values(tmp_path, line, words):
 
 
 def test_json_keys_that_come_late(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_JSON_BLOCK", 4096)
+    monkeypatch.setattr(files, "JSON_BLOCK", 4096)
     rows = [{"user": n % 40, "item": f"i{n % 9}"} for n in range(1500)]
     rows[1100:] = [{**row, "w": 2, "é": 5} for row in rows[1100:]]
     path = save(tmp_path, "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
@@ -224,8 +224,8 @@ def test_json_keys_that_come_late(tmp_path, monkeypatch):
 
 
 def test_row_numbers_across_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_CSV_BLOCK", 512)
-    monkeypatch.setattr(files, "_JSON_BLOCK", 512)
+    monkeypatch.setattr(files, "CSV_BLOCK", 512)
+    monkeypatch.setattr(files, "JSON_BLOCK", 512)
     rows = [(f"u{n}", "i") for n in range(500)]
     rows[321] = ("", "i")
     path = save(tmp_path, "a.csv", "user,item\n" + "".join(f"{u},{i}\n" for u, i in rows))

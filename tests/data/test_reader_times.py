@@ -87,7 +87,7 @@ def test_the_first_time_stays_and_times_follow_their_events():
 
 
 def test_times_may_turn_to_floats_later(monkeypatch, tmp_path):
-    monkeypatch.setattr(files, "_CSV_BLOCK", 64)
+    monkeypatch.setattr(files, "CSV_BLOCK", 64)
     rows = "".join(f"u{n},i,{n if n < 50 else n + 0.5}\n" for n in range(60))
     log = read(save(tmp_path, "a.csv", "user,item,t\n" + rows), time="t", quiet=True)
     assert log.times.dtype == np.float64

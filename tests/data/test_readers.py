@@ -417,9 +417,9 @@ def test_all_forms_agree(tmp_path, rows):
 
 @pytest.mark.parametrize("weighted", [True, False])
 def test_many_batches_and_many_spans(monkeypatch, weighted):
-    monkeypatch.setattr(encode, "_FOLD", 64)
-    monkeypatch.setattr(encode, "_SLAB", 128)
-    monkeypatch.setattr(merge, "_SLAB", 128)
+    monkeypatch.setattr(encode, "FOLD", 64)
+    monkeypatch.setattr(encode, "SLAB", 128)
+    monkeypatch.setattr(merge, "SLAB", 128)
     monkeypatch.setattr("monogram.data.frames.BATCH_ROWS", 100)
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 300, 3000), rng.zipf(1.5, 3000) % 50

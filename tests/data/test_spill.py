@@ -48,8 +48,8 @@ def tiny(monkeypatch, tmp_path):
     def limit(whole: int = 40, block: int = 40, shard: int = 64, batch: int = 3) -> Path:
         monkeypatch.setattr(gather, "WHOLE", whole)
         monkeypatch.setattr(gather, "BLOCK", block)
-        monkeypatch.setattr(spill, "_SHARD_BYTES", shard)
-        monkeypatch.setattr(spill, "_MERGE_ROWS", shard)
+        monkeypatch.setattr(spill, "SHARD_BYTES", shard)
+        monkeypatch.setattr(spill, "MERGE_ROWS", shard)
         monkeypatch.setattr("monogram.data.parquet.BATCH_ROWS", batch)
         return scratch
 
@@ -84,7 +84,7 @@ def test_a_spilled_log_is_the_same(tmp_path_factory, monkeypatch, found, merge, 
     held = read(path, **options, merge=merge, quiet=True)
     with monkeypatch.context() as patch:
         for module, name, size in zip(
-            (gather, gather, spill, spill), ("WHOLE", "BLOCK", "_SHARD_BYTES", "_MERGE_ROWS"), sizes, strict=True
+            (gather, gather, spill, spill), ("WHOLE", "BLOCK", "SHARD_BYTES", "MERGE_ROWS"), sizes, strict=True
         ):
             patch.setattr(module, name, size)
         patch.setattr("monogram.data.parquet.BATCH_ROWS", 3)
@@ -114,7 +114,7 @@ def test_many_rows_many_files(tmp_path, tiny, spills, merge, ids, write, same):
 
 
 def test_text_and_pairs_are_spilled_too(tmp_path, tiny, spills, monkeypatch, same):
-    monkeypatch.setattr("monogram.data.files._CSV_BLOCK", 512)
+    monkeypatch.setattr("monogram.data.files.CSV_BLOCK", 512)
     monkeypatch.setattr("monogram.data.frames._PAIRS", 50)
     pairs = [(n % 37, n * n % 11) for n in range(2000)]
     path = tmp_path / "log.csv"
@@ -297,7 +297,7 @@ PEAK = """
     from monogram.data.readers import read
     from monogram.engine.runtime.memory import Peak
     read(sys.argv[2], "user", "item", "w", "t")
-    gather.WHOLE, gather.BLOCK, spill._SHARD_BYTES = int(sys.argv[3]), 2**22, 2**22
+    gather.WHOLE, gather.BLOCK, spill.SHARD_BYTES = int(sys.argv[3]), 2**22, 2**22
     with Peak() as peak:
         log = read(sys.argv[1], "user", "item", "w", "t")
     print(log.n_events, log.nbytes, peak.bytes)

@@ -53,10 +53,10 @@ def test_ids_come_back_as_they_were(ids, kind):
 def way(request, monkeypatch):
     """The ways to look ids up, which differ by how many there are."""
     if request.param != "by a dictionary":
-        monkeypatch.setattr(vocabulary, "_DICTIONARY_LIMIT", 0)
+        monkeypatch.setattr(vocabulary, "DICTIONARY_LIMIT", 0)
     if request.param == "by hashes":
-        monkeypatch.setattr(vocabulary, "_SMALL_QUERY", 0)
-        monkeypatch.setattr(vocabulary, "_QUERIES_BEFORE_INDEX", 0)
+        monkeypatch.setattr(vocabulary, "SMALL_QUERY", 0)
+        monkeypatch.setattr(vocabulary, "QUERIES_BEFORE_INDEX", 0)
 
 
 @pytest.mark.parametrize(("ids", "kind"), KINDS)
@@ -95,7 +95,7 @@ def test_ids_with_equal_hashes_are_distinguished():
 
 
 def test_few_questions_to_many_ids_are_prepared_for_when_they_go_on(monkeypatch):
-    monkeypatch.setattr(vocabulary, "_DICTIONARY_LIMIT", 0)
+    monkeypatch.setattr(vocabulary, "DICTIONARY_LIMIT", 0)
     known = Vocabulary.range(1000)
     found = [(known.index([7, -7]).tolist(), known._hashed is None) for _ in range(4)]
     assert found == [([7, -1], True), ([7, -1], True), ([7, -1], False), ([7, -1], False)]

@@ -30,10 +30,10 @@ class Mine(FullRank):
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
+def own_registry():
     """What a test registers is gone afterwards."""
-    monkeypatch.setattr(registry.MODELS, "_paths", dict(registry.MODELS._paths))
-    monkeypatch.setattr(registry.MODELS, "_classes", dict(registry.MODELS._classes))
+    with registry.MODELS.restored():
+        yield
 
 
 def test_every_class_is_where_the_registry_says():

@@ -76,10 +76,15 @@ class Reversed(mg.EASE):
         return weights
 
 
-def test_a_subclass_with_a_fit_of_its_own_is_tuned_by_that_fit(monkeypatch):
+@pytest.fixture
+def own_registry():
+    with registry.MODELS.restored():
+        yield
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_subclass_with_a_fit_of_its_own_is_tuned_by_that_fit():
     log = mg.sample()
-    monkeypatch.setattr(registry.MODELS, "_paths", dict(registry.MODELS._paths))
-    monkeypatch.setattr(registry.MODELS, "_classes", dict(registry.MODELS._classes))
     mg.register(Reversed)
     assert Reversed().shared_fit().reading == "fit"
     plain, other = (
@@ -122,9 +127,9 @@ def test_only_parameters_of_the_head_can_be_changed_for_one_request(log):
     assert live.parameters(mg.Tempered().fit(log)).keys() == {"item_power", "b"}
 
 
-def test_a_plugin_that_cannot_be_imported_breaks_nothing_else(log, monkeypatch):
-    paths = registry.MODELS._paths | {"broken": "no_such_package.module:Model"}
-    monkeypatch.setattr(registry.MODELS, "_paths", paths)
+@pytest.mark.usefixtures("own_registry")
+def test_a_plugin_that_cannot_be_imported_breaks_nothing_else(log):
+    registry.MODELS.add_path("broken", "no_such_package.module:Model")
     with pytest.raises(ParameterError, match="LRR keeps no Gram"):
         mg.LRR().fit(log, keep_gram=True)
     with pytest.raises(MemoryBudgetError):

@@ -139,10 +139,9 @@ class Unsearched(mg.EASE):
 
 
 @pytest.fixture
-def unsearched(monkeypatch):
-    monkeypatch.setattr(registry.MODELS, "_paths", dict(registry.MODELS._paths))
-    monkeypatch.setattr(registry.MODELS, "_classes", dict(registry.MODELS._classes))
-    return mg.register(Unsearched).name
+def unsearched():
+    with registry.MODELS.restored():
+        yield mg.register(Unsearched).name
 
 
 def test_a_model_without_axes_needs_given_values(log, unsearched):

@@ -14,9 +14,9 @@ from monogram.data.id_arrays import Kind, compact, is_text
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError
 
-_FOLD = 262_144  # distinct ids of recent batches before they are added to the known ids
+FOLD = 262_144  # distinct ids of recent batches before they are added to the known ids
 _PARTS = 2  # parts of the known ids, each searched with its own hash table
-_SLAB = 262_144  # rows processed at once in a pass over the whole log
+SLAB = 262_144  # rows processed at once in a pass over the whole log
 
 
 class Growing:
@@ -32,7 +32,7 @@ class Growing:
             self._data = self._data.astype(np.float64)
         end = self.size + len(values)
         if end > len(self._data):
-            self._data.resize(max(end, self.size + max(_SLAB, self.size // 32)), refcheck=False)
+            self._data.resize(max(end, self.size + max(SLAB, self.size // 32)), refcheck=False)
         self._data[self.size : end] = values
         self.size = end
 
@@ -78,7 +78,7 @@ class Codebook:
         self._pending.append((self._codes.size, values))
         self._codes.append(codes)
         if sum(len(values) for _, values in self._pending) > max(
-            _FOLD, 0 if self._known is None else len(self._known) // 2
+            FOLD, 0 if self._known is None else len(self._known) // 2
         ):
             self._fold()
 
@@ -107,8 +107,8 @@ class Codebook:
     def finish(self, textual: bool) -> tuple[Vocabulary, npt.NDArray[np.int32]]:
         """The sorted vocabulary, and the index in it of each row; the codes are released."""
         vocabulary, rank = self.vocabulary(textual)
-        for start in range(0, self._codes.size, _SLAB):
-            self._codes.replace(start, min(start + _SLAB, self._codes.size), rank)
+        for start in range(0, self._codes.size, SLAB):
+            self._codes.replace(start, min(start + SLAB, self._codes.size), rank)
         return vocabulary, self._codes.finish()
 
     def _fold(self) -> None:
@@ -135,7 +135,7 @@ class Codebook:
 def _positions(fresh: Any, known: Any) -> npt.NDArray[np.int32]:
     """Index of each id among the known ids, −1 for new ids; at any time a hash table of one part only exists."""
     codes = np.full(len(fresh), -1, dtype=np.int32)
-    step = max(_FOLD, -(-len(known) // _PARTS))
+    step = max(FOLD, -(-len(known) // _PARTS))
     for start in range(0, len(known), step):
         matches = pc.index_in(fresh, value_set=known[start : start + step]).fill_null(-1).to_numpy()
         np.add(matches, np.int32(start), out=codes, where=matches >= 0)

@@ -21,8 +21,8 @@ from monogram.errors import DataError
 
 _T = TypeVar("_T")
 _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-_CSV_BLOCK = 4 * 2**20
-_JSON_BLOCK = 8 * 2**20
+CSV_BLOCK = 4 * 2**20
+JSON_BLOCK = 8 * 2**20
 _JSON = (".jsonl", ".ndjson", ".json")
 _HEAD = 2**20  # bytes read to find the columns
 _SAMPLE = 1_000  # rows of JSON from which the keys are taken
@@ -134,7 +134,7 @@ def _csv_rows(path: Path, delimiter: str, quoted: bool, column_names: list[str])
 
 def _csv_reader(stream: Any, delimiter: str, quoted: bool, column_names: list[str], lose: Callable[[Any], str]) -> Any:
     # Arrow reports the number of a bad row with a single thread only. UTF-8 is checked later, on the distinct ids.
-    reading = pacsv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK)
+    reading = pacsv.ReadOptions(use_threads=False, block_size=CSV_BLOCK)
     quoting = {"quote_char": '"' if quoted else False, "newlines_in_values": quoted}
     parsing = pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=lose, **quoting)
     types = dict.fromkeys(column_names, pa.string())
@@ -202,7 +202,7 @@ def _json_rows(path: Path, column_names: list[str], samples: list[dict[str, Any]
 
 def _line_blocks(stream: Any) -> Iterator[bytes]:
     remainder = b""
-    while block := stream.read(_JSON_BLOCK):
+    while block := stream.read(JSON_BLOCK):
         end = block.rfind(b"\n") + 1
         if end:
             yield remainder + block[:end]

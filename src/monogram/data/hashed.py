@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_SLAB = 65_536
+SLAB = 65_536
 
 
 class Hashed:
@@ -20,8 +20,8 @@ class Hashed:
 
     def __init__(self, array: Any) -> None:
         hashes = np.empty(len(array), np.int64)
-        for start in range(0, len(array), _SLAB):
-            part = array.slice(start, _SLAB).to_pylist()
+        for start in range(0, len(array), SLAB):
+            part = array.slice(start, SLAB).to_pylist()
             hashes[start : start + len(part)] = list(map(hash, part))
         self._order = np.argsort(hashes, kind="stable")
         self._hashes, self._array = hashes[self._order], array

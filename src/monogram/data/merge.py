@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 _SPANS = 64  # maximum number of ranges of users, each merged on its own
 _SPAN_ROWS = 131_072  # rows of a range, unless the log is too large for _SPANS of them
-_SLAB = 262_144  # rows processed at once in a pass over the whole log
+SLAB = 262_144  # rows processed at once in a pass over the whole log
 ITEM = np.int64(2**32 - 1)  # mask of the item in a key; the user is in the bits above
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -188,15 +188,15 @@ def merged(
 
 def _between(users: npt.NDArray[np.int32], low: int, high: int) -> Places:
     """Positions of the rows of a range of users, searched slab by slab without a mask of the whole log."""
-    slabs = ((start, users[start : start + _SLAB]) for start in range(0, len(users), _SLAB))
+    slabs = ((start, users[start : start + SLAB]) for start in range(0, len(users), SLAB))
     return np.concatenate([np.flatnonzero((part >= low) & (part < high)) + start for start, part in slabs])
 
 
 def _spans(users: npt.NDArray[np.int32], n_users: int) -> list[tuple[int, int]]:
     """Ranges of users with about the same number of rows, at least one row each."""
     counts = np.zeros(n_users, dtype=np.int64)
-    for start in range(0, len(users), _SLAB):
-        counts += np.bincount(users[start : start + _SLAB], minlength=n_users)
+    for start in range(0, len(users), SLAB):
+        counts += np.bincount(users[start : start + SLAB], minlength=n_users)
     totals = np.cumsum(counts)
     parts = min(_SPANS, 1 + len(users) // _SPAN_ROWS)
     goals = np.arange(1, parts) * (len(users) / parts)

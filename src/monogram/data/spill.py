@@ -21,10 +21,10 @@ import numpy.typing as npt
 from monogram.data.merge import LogRows, Merged, condensed, joined, keys_of, pairs, starts
 from monogram.errors import StorageError
 
-_SHARD_BYTES = 2**25
+SHARD_BYTES = 2**25
 _MOST_SHARDS = 4096  # with more shards, the writes to each become small
 _DEFAULT_SHARDS = 256  # when the number of rows is not known in advance
-_MERGE_ROWS = 2**21  # rows of a shard that are read before they are merged
+MERGE_ROWS = 2**21  # rows of a shard that are read before they are merged
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Spill:
 
     def __init__(self, binary: bool, width: int, expected: int | None) -> None:
         self.binary = binary
-        wanted = _DEFAULT_SHARDS if expected is None else -(-expected * width // _SHARD_BYTES)
+        wanted = _DEFAULT_SHARDS if expected is None else -(-expected * width // SHARD_BYTES)
         self._segments: list[list[_Segment]] = [[] for _ in range(min(max(1, wanted), _MOST_SHARDS))]
         self._file_of_rows = SpillFile(2 * width * (expected or 0))  # each row is written as read, and once merged
 
@@ -197,7 +197,7 @@ class Spill:
         merged_rows = 0
         for segment in self._segments[number]:
             parts.append(self._file_of_rows.read(segment))
-            if sum(map(len, parts)) > max(2 * merged_rows, _MERGE_ROWS):
+            if sum(map(len, parts)) > max(2 * merged_rows, MERGE_ROWS):
                 parts = [condensed(joined(parts), self.binary)]
                 merged_rows = len(parts[0])
         return joined(parts)

@@ -27,10 +27,10 @@ from monogram.data.id_arrays import (
 )
 from monogram.errors import DataError, ParameterError
 
-_DICTIONARY_LIMIT = 1_000_000  # ids up to which lookups use a Python dict, the fastest way for single ids
-_SMALL_QUERY = 100  # a query this many times smaller than the vocabulary is looked up id by id
-_QUERIES_BEFORE_INDEX = 2  # small queries before sorted hashes are built
-_SLAB = 65_536
+DICTIONARY_LIMIT = 1_000_000  # ids up to which lookups use a Python dict, the fastest way for single ids
+SMALL_QUERY = 100  # a query this many times smaller than the vocabulary is looked up id by id
+QUERIES_BEFORE_INDEX = 2  # small queries before sorted hashes are built
+SLAB = 65_536
 
 
 class Vocabulary:
@@ -134,12 +134,12 @@ class Vocabulary:
         if native is not None:
             return _positions(native, self._array)
         keys = list(map(KEYS[self._kind], elements(ids)))
-        if len(self) <= _DICTIONARY_LIMIT:
+        if len(self) <= DICTIONARY_LIMIT:
             lookup = self._dictionary()
             return np.fromiter((lookup.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
-        if _SMALL_QUERY * len(keys) < len(self):
+        if SMALL_QUERY * len(keys) < len(self):
             self._small_queries += 1
-            if self._small_queries > _QUERIES_BEFORE_INDEX:
+            if self._small_queries > QUERIES_BEFORE_INDEX:
                 return self._hashes().index(keys)
         return _positions(_query(keys, self._array.type), self._array)
 
@@ -185,7 +185,7 @@ class Vocabulary:
         if isinstance(array, pa.Array) and pa.types.is_signed_integer(array.type):
             array = array.cast(pa.int64())
         fits = isinstance(array, pa.Array) and array.type == self._array.type
-        return array if fits and (len(self) > _DICTIONARY_LIMIT or 8 * len(array) > len(self)) else None
+        return array if fits and (len(self) > DICTIONARY_LIMIT or 8 * len(array) > len(self)) else None
 
     def _dictionary(self) -> dict[Any, int]:
         if self._lookup is None:
@@ -201,8 +201,8 @@ class Vocabulary:
         return len(self._array)
 
     def __iter__(self) -> Iterator[Id]:
-        for start in range(0, len(self), _SLAB):
-            yield from self.ids(np.arange(start, min(start + _SLAB, len(self))))
+        for start in range(0, len(self), SLAB):
+            yield from self.ids(np.arange(start, min(start + SLAB, len(self))))
 
     def __getitem__(self, index: int) -> Id:
         place = operator.index(index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from typing import TYPE_CHECKING, TypeVar
 
@@ -56,6 +56,19 @@ class Registry(Mapping[str, "type[Recommender]"]):
     def __contains__(self, name: object) -> bool:
         return name in self._paths
 
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Inside, models can be added; afterwards the entries are as before. For tests."""
+        before = dict(self._paths), dict(self._classes)
+        try:
+            yield
+        finally:
+            self._paths, self._classes = before
+
+    def add_path(self, name: str, path: str) -> None:
+        """Add a class by the place it is imported from, "package.module:Class", as an entry point does."""
+        self._paths.setdefault(name, path)
+
     def add(self, model_class: type[Recommender]) -> None:
         """Add a class under its name."""
         self._paths[model_class.name] = f"{model_class.__module__}:{model_class.__qualname__}"
@@ -64,7 +77,7 @@ class Registry(Mapping[str, "type[Recommender]"]):
     def discover(self) -> None:
         """Add the entry points of installed packages; a name that is registered already keeps its class."""
         for entry in metadata.entry_points(group=GROUP):
-            self._paths.setdefault(entry.name, entry.value)
+            self.add_path(entry.name, entry.value)
 
 
 MODELS = Registry(BUILTIN)
