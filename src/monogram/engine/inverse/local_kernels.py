@@ -1,0 +1,392 @@
+"""Kernels of local regression: choose the candidates of an item, gather their S, and solve; see `engine.inverse.local`.
+
+The S of the candidates is gathered in two parts. Pairs of hubs, the most used items, are read from one array. All other
+pairs are summed over users, in the cheaper of two ways: over lists of the candidates that each user has, or over the
+whole rows of the users.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from monogram.engine.linalg.small_cholesky import factor, substitute
+from monogram.engine.runtime.jit import fused, kernel
+
+LISTING = 4  # cost of an event in a list, relative to that of an event in a row
+
+
+@kernel
+def gram_row(
+    item: int,
+    pointers: Any,
+    owners: Any,
+    values: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    total: Any,
+    place: Any,
+    near: Any,
+) -> int:
+    """Add row `item` of S to `total`, and list in `near` the other items with an entry; return their number.
+
+    `place` is −1 for all items before, and −2 for the listed items afterwards.
+    """
+    found = 0
+    place[item] = -2
+    for p in range(pointers[item], pointers[item + 1]):
+        value = np.float64(values[p])
+        user = owners[p]
+        for q in range(indptr[user], indptr[user + 1]):
+            i = indices[q]
+            if place[i] == -1:
+                place[i] = -2
+                near[found] = i
+                found += 1
+            total[i] += value * data[q]
+    place[item] = -1
+    total[item] = 0.0
+    return found
+
+
+@kernel
+def kth_largest(values: Any, size: int, k: int) -> float:
+    """The k-th largest of the first `size` values, which are reordered (quickselect)."""
+    low, high, target = 0, size - 1, k - 1
+    while low < high:
+        a, b, c = values[low], values[(low + high) // 2], values[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while values[i] > pivot:
+                i += 1
+            while values[j] < pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if target <= j:
+            high = j
+        elif target >= i:
+            low = i
+        else:
+            break
+    return float(values[target])
+
+
+@kernel
+def _sort(items: Any, start: int, stop: int) -> None:
+    """Sort a short range of items, in place."""
+    for at in range(start + 1, stop):
+        item = items[at]
+        back = at
+        while back > start and items[back - 1] > item:
+            items[back] = items[back - 1]
+            back -= 1
+        items[back] = item
+
+
+@kernel
+def choose(near: Any, found: int, total: Any, roots: Any, hubs: Any, scores: Any, chosen: Any) -> tuple[int, int]:
+    """Write the candidates into `chosen`, hubs first, each part in ascending order; return their number and the hubs'.
+
+    `roots` are 1/√(d_i + ℓ_i), `scores` is scratch. As many candidates as `chosen` has room for.
+    """
+    most = len(chosen)
+    limit = 0.0
+    if found > most:
+        for a in range(found):
+            scores[a] = abs(total[near[a]]) * roots[near[a]]
+        limit = kth_largest(scores, found, most) if most > 0 else np.inf
+    above, equal = 0, 0
+    for a in range(found):
+        score = abs(total[near[a]]) * roots[near[a]]
+        if score > limit:
+            above += 1
+        elif score == limit and score > 0:
+            scores[equal] = -near[a]
+            equal += 1
+    room = min(equal, most - above)
+    last = -kth_largest(scores, equal, room) if room > 0 else -1.0  # of equal scores the lower indices are taken
+    first, back = 0, most
+    for a in range(found):
+        i = near[a]
+        score = abs(total[i]) * roots[i]
+        if score > limit or (score == limit and score > 0 and i <= last):
+            if hubs[i] >= 0:
+                chosen[first] = i
+                first += 1
+            else:
+                back -= 1
+                chosen[back] = i
+    size = first + most - back
+    for a in range(most - back):
+        chosen[first + a] = chosen[back + a]
+    _sort(chosen, 0, first)
+    _sort(chosen, first, size)
+    return size, first
+
+
+@kernel
+def _add_lists(
+    chosen: Any,
+    size: int,
+    first: int,
+    pointers: Any,
+    owners: Any,
+    values: Any,
+    slots: Any,
+    listed: Any,
+    weights: Any,
+    out: Any,
+) -> None:
+    """Add the pairs with an item at `first` or later, over lists of each user's candidates.
+
+    `slots` has for each user the start of the list and one more than its next free entry; all 0 before and after.
+    """
+    for p in range(first, size):
+        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
+            slots[owners[q], 0] += 1
+    for p in range(first):
+        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
+            if slots[owners[q], 0] > 0:
+                slots[owners[q], 0] += 1
+    free = 0
+    for p in range(size):
+        row = out[p]
+        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
+            user = owners[q]
+            if slots[user, 1] == 0:
+                number = slots[user, 0]
+                if number < 2:
+                    continue  # the only candidate of this user
+                slots[user, 0], slots[user, 1] = free, free + 1
+                free += number
+            end = slots[user, 1] - 1
+            value = values[q]
+            if p >= first:
+                for e in range(slots[user, 0], end):
+                    row[listed[e]] += value * weights[e]
+            listed[end] = p
+            weights[end] = value
+            slots[user, 1] += 1
+    for p in range(size):
+        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
+            slots[owners[q], 0] = 0
+            slots[owners[q], 1] = 0
+
+
+@kernel
+def _add_rows(
+    chosen: Any,
+    size: int,
+    first: int,
+    pointers: Any,
+    owners: Any,
+    values: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    place: Any,
+    out: Any,
+) -> None:
+    """Add the pairs with an item at `first` or later, over the whole rows of its users; `place` is −1 before, after."""
+    for p in range(size):
+        place[chosen[p]] = p
+    for p in range(first, size):
+        row = out[p]
+        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
+            value = values[q]
+            for r in range(indptr[owners[q]], indptr[owners[q] + 1]):
+                at = place[indices[r]]
+                if at >= 0 and at < p:
+                    row[at] += value * data[r]
+    for p in range(size):
+        place[chosen[p]] = -1
+
+
+@fused
+def _solve(matrix: Any, size: int, vector: Any) -> bool:
+    """Solve in place with the lower triangle of a matrix; False where it is not positive definite."""
+    padded = -(-size // 4) * 4
+    for p in range(size, padded):
+        matrix[p, :p] = 0
+        matrix[p, p] = 1
+        vector[p] = 0
+    if not factor(matrix, padded):
+        return False
+    substitute(matrix, padded, vector)
+    return True
+
+
+@kernel
+def _candidates(
+    item: int,
+    pointers: Any,
+    owners: Any,
+    values: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    roots: Any,
+    hubs: Any,
+    total: Any,
+    place: Any,
+    near: Any,
+    scores: Any,
+    chosen: Any,
+) -> tuple[int, int, int]:
+    """Write row `item` of S, its items, and the candidates; return the numbers of items, candidates and hubs."""
+    found = gram_row(item, pointers, owners, values, indptr, indices, data, total, place, near)
+    for a in range(found):
+        place[near[a]] = -1
+    size, first = choose(near, found, total, roots, hubs, scores, chosen)
+    return found, size, first
+
+
+@kernel
+def choose_columns(
+    pointers: Any,
+    owners: Any,
+    values: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    roots: Any,
+    hubs: Any,
+    items: Any,
+    out_items: Any,
+    sizes: Any,
+    total: Any,
+    place: Any,
+    near: Any,
+    scores: Any,
+    chosen: Any,
+) -> None:
+    """Write the candidates of some items; the arrays from `total` on are scratch, as in `solve_columns`."""
+    rows = (pointers, owners, values, indptr, indices, data, roots, hubs, total, place, near, scores, chosen)
+    for column in range(len(items)):
+        found, size, _ = _candidates(items[column], *rows)
+        for a in range(found):
+            total[near[a]] = 0.0
+        out_items[column, :size] = chosen[:size]
+        sizes[column] = size
+
+
+@kernel
+def solve_columns(
+    pointers: Any,
+    owners: Any,
+    values: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    roots: Any,
+    hubs: Any,
+    diagonal: Any,
+    penalties: Any,
+    reach: Any,
+    hub_gram: Any,
+    items: Any,
+    out_items: Any,
+    out_values: Any,
+    sizes: Any,
+    c: Any,
+    explained: Any,
+    total: Any,
+    place: Any,
+    near: Any,
+    scores: Any,
+    chosen: Any,
+    slots: Any,
+    listed: Any,
+    weights: Any,
+    matrix: Any,
+    vector: Any,
+) -> int:
+    """Solve the columns of some items; return −1, or the first item whose system is not positive definite.
+
+    The arrays from `total` on are scratch: `total` and `slots` are 0 and `place` is −1, before and after.
+    """
+    rows = (pointers, owners, values, indptr, indices, data, roots, hubs, total, place, near, scores, chosen)
+    for column in range(len(items)):
+        j = items[column]
+        found, size, first = _candidates(j, *rows)
+        events, scanned = 0, 0.0
+        for p in range(size):
+            i = chosen[p]
+            vector[p] = total[i]
+            events += pointers[i + 1] - pointers[i]
+            row = matrix[p]
+            if p < first:
+                source = hub_gram[hubs[i]]
+                for t in range(p):
+                    row[t] = source[hubs[chosen[t]]]
+            else:
+                row[:p] = 0
+                scanned += reach[i]
+        if events <= len(listed) and events * LISTING < scanned:
+            _add_lists(chosen, size, first, pointers, owners, values, slots, listed, weights, matrix)
+        elif first < size:
+            _add_rows(chosen, size, first, pointers, owners, values, indptr, indices, data, place, matrix)
+        for p in range(size):
+            matrix[p, p] = diagonal[chosen[p]] + penalties[chosen[p]]
+        positive = _solve(matrix, size, vector)
+        gain = 0.0
+        for p in range(size):
+            gain += total[chosen[p]] * vector[p]
+        for a in range(found):
+            total[near[a]] = 0.0
+        remaining = diagonal[j] + penalties[j] - gain
+        if not (positive and remaining > 0):
+            return int(j)
+        explained[column] = gain
+        c[column] = 1 / remaining
+        sizes[column] = size
+        _merge(chosen, vector, first, size, out_items[column], out_values[column])
+    return -1
+
+
+@kernel
+def _merge(chosen: Any, vector: Any, first: int, size: int, out_items: Any, out_values: Any) -> None:
+    """Write the candidates and their weights in ascending order; each of the two parts ascends."""
+    a, b = 0, first
+    for p in range(size):
+        if b == size or (a < first and chosen[a] < chosen[b]):
+            out_items[p], out_values[p] = chosen[a], vector[a]
+            a += 1
+        else:
+            out_items[p], out_values[p] = chosen[b], vector[b]
+            b += 1
+
+
+@kernel
+def scatter_columns(
+    rows: Any,
+    weights: Any,
+    sizes: Any,
+    theta: Any,
+    delta: Any,
+    start: int,
+    stop: int,
+    free: Any,
+    columns: Any,
+    values: Any,
+) -> None:
+    """Append the columns start:stop, times θ and with δ on the diagonal, to the rows of a CSR matrix.
+
+    `free` has the next free entry of each row.
+    """
+    at = 0
+    for j in range(start, stop):
+        if delta[j] != 0:
+            columns[free[j]], values[free[j]] = j, delta[j]
+            free[j] += 1
+        for p in range(at, at + sizes[j]):
+            row = rows[p]
+            columns[free[row]], values[free[row]] = j, weights[p] * theta[j]
+            free[row] += 1
+        at += sizes[j]
