@@ -288,13 +288,13 @@ def test_a_spectrum_refuses_the_matrix_free_solver():
         mg.Spectrum(log(0), rank=2, solver="matrix_free")
 
 
-def test_it_is_chosen_when_nothing_dense_fits():
+def test_it_is_chosen_when_nothing_else_fits():
     matrix = sp.eye_array(30_000, dtype=np.float32).tocsr()
-    model = mg.DLAE(l2=1).fit(matrix, memory="300 MB")
+    model = mg.DLAE(l2=1).fit(matrix, memory="60 MB")
     assert model.report_.solver == "matrix_free"
-    assert model.report_.peak_bytes is None or model.report_.peak_bytes < 3e8
+    assert model.report_.peak_bytes is None or model.report_.peak_bytes < 6e7
     with pytest.raises(MemoryBudgetError, match="use the matrix_free solver"):
-        mg.DLAE(l2=1).fit(matrix, memory="300 MB", solver="primal")
+        mg.DLAE(l2=1).fit(matrix, memory="60 MB", solver="primal")
     with pytest.raises(MemoryBudgetError, match="matrix_free"):
         mg.DLAE(l2=1).fit(matrix, memory="1 MB")
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.flags import KeepGram, Solver, column_flags, make_model, model_flags, split_solver
+from monogram.cli.flags import KeepGram, Neighbours, Solver, column_flags, make_model, model_flags, split_solver
 from monogram.cli.output import check_output, print_json, print_stderr, read_log, warnings_on_stderr
 from monogram.cli.shared_options import ClusterAddress, Json, Memory, ModelName, Scratch, Threads
 
@@ -29,6 +29,7 @@ def command(
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     solver: Solver = None,
     keep_gram: KeepGram = False,
+    neighbours: Neighbours = None,
     memory: Memory = None,
     scratch: Scratch = None,
     threads: Threads = None,
@@ -42,6 +43,7 @@ def command(
     if chosen == "disk" and scratch is None:
         scratch = output.absolute().parent
     options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
+    options["neighbours"] = neighbours
     options |= {"solver": chosen, "scratch": scratch}
     recommender = make_model(model, parameters)
     check_output(output, log)

@@ -139,8 +139,14 @@ Solver = Annotated[
     list[str] | None,
     typer.Option(
         "--solver",
-        help="auto, primal or dual; for full-rank models also disk or matrix_free; or a solver of the model itself.",
+        help="auto, primal or dual; full-rank models: also disk, local, matrix_free; or a solver of the model itself.",
     ),
+]
+
+
+Neighbours = Annotated[
+    int | None,
+    typer.Option("--neighbours", help="Solver local: items that each item is regressed on, at most; by default 300."),
 ]
 
 

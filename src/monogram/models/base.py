@@ -23,7 +23,15 @@ from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError
 from monogram.models import alternatives, clusters, parameters
 from monogram.models.abilities import EpochTraining, SharedFit
-from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_dtype, check_solver, scratch_folder
+from monogram.models.context import (
+    SOLVERS,
+    FitInputs,
+    FitOptions,
+    check_dtype,
+    check_neighbours,
+    check_solver,
+    scratch_folder,
+)
 from monogram.models.registry import names_of
 from monogram.models.report import Pruning, Report, ReportBuilder
 from monogram.planning.cost import Cost, counting
@@ -100,6 +108,7 @@ class Recommender:
         threads: int | None = None,
         solver: str = "auto",
         keep_gram: bool = False,
+        neighbours: int | None = None,
         scratch: str | Path | None = None,
         progress: Callable[[str, float], None] | None = None,
         cluster: Any = None,
@@ -115,10 +124,14 @@ class Recommender:
             MemoryBudgetError before anything is allocated.
         threads : int
             By default all cores.
-        solver : "auto", "primal" or "dual"; for full-rank models also "disk" or "matrix_free"
+        solver : "auto", "primal" or "dual"; for full-rank models also "disk", "local" or "matrix_free"
         keep_gram : bool
             Full-rank models: keep S = XᵀX beside the weights, and in the file, so that `changed` can compute the model
             with another l2 or dropout. It is a second square array over the items; the solver is then "primal".
+        neighbours : int, by default 300
+            Full-rank models with solver="local": each item is regressed on at most so many other items, those that
+            share a user with it and have the largest S_ij/√(d_i + ℓ_i). The report says how much twice as many would
+            gain.
         scratch : folder, optional
             The folder for the large files of a fit on disk. Where it is given, "auto" uses the disk if nothing fits in
             memory. With solver="disk" the default is the system's folder for temporary files. The files are deleted
@@ -137,6 +150,7 @@ class Recommender:
         memory_.parse(memory)  # before the log is read
         options: dict[str, Any] = {"dtype": check_dtype(dtype), "threads": parallel.count(threads)}
         options |= {"solver": self._solver(solver, keep_gram), "keep_gram": keep_gram, "progress": progress}
+        options["neighbours"] = check_neighbours(neighbours, options["solver"], self.solvers)
         inputs = self.inputs(log)
         with clusters.connection(cluster) as connected:
             scratch = scratch_folder(scratch, solver)
@@ -169,6 +183,7 @@ class Recommender:
         threads: int | None = None,
         solver: str = "auto",
         keep_gram: bool = False,
+        neighbours: int | None = None,
         scratch: str | Path | None = None,
         cluster: Any = None,
     ) -> Plan:
@@ -187,6 +202,7 @@ class Recommender:
         size = guess(*log) if sized else measure(self.inputs(log).log.matrix)
         options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
         options |= {"solver": self._solver(solver, keep_gram), "scratch": scratch_folder(scratch, solver)}
+        options["neighbours"] = check_neighbours(neighbours, options["solver"], self.solvers)
         clusters.check(self, cluster, solver)
         with clusters.connection(cluster) as connected:
             return self._full_plan(size, FitOptions.parse(cluster=connected, **options))

@@ -39,15 +39,20 @@ TWO_DIGITS = 1e-3  # relative accuracy of the measured error: it is only compare
 
 @dataclass(frozen=True)
 class UpdateOptions:
-    """The options of an update; see `FullRank.add_users`."""
+    """The options of an update; see `FullRank.add_users`.
+
+    `on_large` is "refit" or "error": what to do with a local model when the change affects most of its columns.
+    """
 
     penalties: str = "followed"
     on_drift: str = "refit"
     memory: int | float | str | None = None
     threads: int | None = None
+    on_large: str = "error"
 
     def __post_init__(self) -> None:
-        for name, choices in (("penalties", ("followed", "frozen")), ("on_drift", ("refit", "error", "warn"))):
+        allowed = {"penalties": ("followed", "frozen"), "on_drift": ("refit", "error", "warn")}
+        for name, choices in (allowed | {"on_large": ("refit", "error")}).items():
             if getattr(self, name) not in choices:
                 expected = ", ".join(map(repr, choices))
                 raise ParameterError(f"{name} = {getattr(self, name)!r}; expected one of {expected}")
@@ -92,7 +97,7 @@ def prepare(model: FullRank, after: changes.Changed, options: UpdateOptions) -> 
     resources = _Resources(memory_.parse(options.memory), parallel.count(options.threads), ReportBuilder())
     solve = {"primal": _primal, "dual": _dual}[str(model.weights_.solver)]
     data, drift = _data(model, after.log.matrix), DRIFT[model.report_.dtype]
-    update = solve(model, after, data, _penalties(model, after.log, squares(data), options), resources)
+    update = solve(model, after, data, changed_penalties(model, after.log, squares(data), options), resources)
     resources.report.tick("change")
     also = _most_changed_items(model, after)
     accuracy = certificate(data, update.penalties, update.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
@@ -116,7 +121,7 @@ def _data(model: FullRank, matrix: Csr) -> Csr:
 
 def _most_changed_items(model: FullRank, after: changes.Changed) -> Indices:
     """The items with the largest squared sums in the removed and added rows."""
-    sums = sum(squares(rows) for rows in _rows(model, after))
+    sums = sum(squares(rows) for rows in changed_rows(model, after))
     return np.argsort(-np.asarray(sums), kind="stable")[:PROBED]
 
 
@@ -139,7 +144,7 @@ def _accuracy_at_fit(model: FullRank, error: float, drift: float) -> tuple[float
     return certificate(matrix, state.penalties, inverse, fine=drift, tolerance=TWO_DIGITS)
 
 
-def _rows(model: FullRank, after: changes.Changed) -> tuple[Csr, Csr]:
+def changed_rows(model: FullRank, after: changes.Changed) -> tuple[Csr, Csr]:
     """The removed and the added rows of data, both over the new catalogue.
 
     A user with new events is in both: the old row is removed and the longer one, with another user weight, is added.
@@ -154,7 +159,9 @@ def _widened(matrix: Csr, items: int) -> Csr:
     return sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], items))
 
 
-def _penalties(model: FullRank, log: Interactions, d: Float64, options: UpdateOptions) -> tuple[Float64, Float64]:
+def changed_penalties(
+    model: FullRank, log: Interactions, d: Float64, options: UpdateOptions
+) -> tuple[Float64, Float64]:
     """The penalties of all items of the new catalogue, before and after the change."""
     new, rule = log.n_items - model.log_.n_items, model.formula().penalties
     before = np.concatenate([model.weights_.required_state().penalties, rule.of(np.zeros(new))])
@@ -179,7 +186,7 @@ def _primal(
     assert isinstance(weights, Dense)
     state = weights.required_state()
     array, c = weights.matrix, state.c
-    gram_change = woodbury.gram_change(*_rows(model, after), penalties[1] - penalties[0])
+    gram_change = woodbury.gram_change(*changed_rows(model, after), penalties[1] - penalties[0])
     itemsize = array.dtype.itemsize
     require_cheaper(gram_change.rank, n, itemsize)
     grows, copied = n > len(array), not array.flags.writeable
@@ -207,7 +214,7 @@ def _primal(
         out = np.empty_like(array) if copied and not grows else array
         update.into(out, delta, resources.threads)
         if gram is not None:
-            woodbury.add_to_gram(gram, *_rows(model, after))
+            woodbury.add_to_gram(gram, *changed_rows(model, after))
         return Dense(out, update_state=UpdateState(update.diagonal, penalties[1], gram, scale))
 
     return PreparedUpdate(update, penalties[1], carry_out, needed, not (grows or copied))
@@ -217,7 +224,7 @@ def _dual(
     model: FullRank, after: changes.Changed, data: Csr, penalties: tuple[Float64, Float64], resources: _Resources
 ) -> PreparedUpdate:
     """The update of a dual inverse, a square array over the users."""
-    weights, (removed, added) = model.weights_, _rows(model, after)
+    weights, (removed, added) = model.weights_, changed_rows(model, after)
     assert isinstance(weights, Dual)
     itemsize = weights.inverse.dtype.itemsize
     if not (penalties[1] > 0).all():

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from monogram.data.interactions import Interactions
+from monogram.engine.inverse import local
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float
@@ -40,6 +43,20 @@ def check_solver(solver: str, choices: tuple[str, ...] = SOLVERS) -> str:
     return solver
 
 
+def check_neighbours(neighbours: Any, solver: str, choices: tuple[str, ...]) -> int | None:
+    """The number of candidates of a local fit, None for the default; ParameterError where it is no such number."""
+    if neighbours is None:
+        return None
+    if isinstance(neighbours, bool) or not isinstance(neighbours, int | np.integer) or neighbours < 1:
+        raise ParameterError(f"neighbours = {neighbours!r}; expected a whole number of at least 1")
+    if local.NAME not in choices or solver not in ("auto", local.NAME):
+        has = "" if local.NAME in choices else ", which this model does not have"
+        raise ParameterError(
+            f"neighbours = {neighbours!r} with solver = {solver!r}; it is for solver='local'{has}: leave neighbours out"
+        )
+    return int(neighbours)
+
+
 def scratch_folder(scratch: str | Path | None, solver: str) -> Path | None:
     """The folder for large files: `scratch`, or with solver="disk" the system's temporary folder; else None."""
     if scratch is not None:
@@ -58,6 +75,7 @@ class FitOptions:
     threads : number of threads
     solver : "auto", or the solver to use
     keep_gram : keep S beside the weights
+    neighbours : most candidates of an item in a local fit; None: the default number
     scratch : folder for the files of a fit on disk; None where no folder was named
     cluster : cluster that does the work; None: this process
     progress : receives the name of a stage and the work done in it since the last call
@@ -68,6 +86,7 @@ class FitOptions:
     threads: int = 1
     solver: str = "auto"
     keep_gram: bool = False
+    neighbours: int | None = None
     scratch: Path | None = None
     cluster: Cluster | None = None
     progress: Stage = silent
@@ -92,6 +111,11 @@ class FitOptions:
             progress=progress or silent,
             **options,
         )
+
+    @property
+    def candidates(self) -> int:
+        """Most candidates of an item in a local fit."""
+        return self.neighbours or local.NEIGHBOURS
 
     def report(self) -> ReportBuilder:
         """An empty report of a fit with these options."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import gram
-from monogram.engine.inverse import matrix_free, probing
+from monogram.engine.inverse import local, matrix_free, probing
 from monogram.engine.runtime.arrays import Float
 from monogram.errors import ParameterError
 from monogram.models.abilities import Reading, SharedFit
@@ -23,6 +23,8 @@ from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_solver
 from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, PopularityScaled, ZeroDiagonal
 from monogram.models.inverse import Inverse, solve, two_by_two
 from monogram.models.inverse_model import InverseModel
+from monogram.models.local import fit_local
+from monogram.models.local import warm as warm_local
 from monogram.models.matrix_free import fit_matrix_free
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
@@ -43,8 +45,9 @@ ITEM_POWER = Search(tuple(step / 20 for step in range(-8, 9)), "plain", free=Tru
 class FullRank(InverseModel):
     """Base class of the full-rank models: W = B·diag(θ) + diag(δ), computed from one inverse.
 
-    The weights contain the inverse, so that they can be updated exactly (`models.updates`). The solver "matrix_free"
-    computes no inverse: it solves a linear system for each history (`models.matrix_free`).
+    The weights contain the inverse, so that they can be updated exactly (`models.updates`). Two solvers compute no
+    inverse: "local" regresses each item on a few others (`models.local`), "matrix_free" solves a linear system for each
+    history (`models.matrix_free`).
     """
 
     on_cluster: ClassVar[bool] = True
@@ -52,7 +55,7 @@ class FullRank(InverseModel):
     keeps_gram: ClassVar[bool] = True
     reading: ClassVar[Reading] = "heads"
     deql_b: ClassVar[float | None] = None  # the b of DEQL that ranks as this model does, if there is one
-    solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", matrix_free.NAME)
+    solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", local.NAME, matrix_free.NAME)
 
     def add_users(
         self,
@@ -70,7 +73,9 @@ class FullRank(InverseModel):
         is done in place. After an error the model is as before; only an interrupt while the weights are rewritten
         leaves it unfitted.
 
-        The weights of a matrix-free model are its log: it is refitted, with a new estimate of c where it needs c.
+        The weights of a matrix-free model are its log: it is refitted, with a new estimate of c where it needs c. Of a
+        local model the columns with a changed candidate are solved again; where they are more than half of all columns,
+        a ParameterError says so, and the model stays as it is.
 
         Parameters
         ----------
@@ -135,9 +140,9 @@ class FullRank(InverseModel):
         """A new model fitted on the same log with other parameters; this model does not change.
 
         Another head (a, b, zero_diagonal, item_power) needs no factorisation. Another l2 or dropout needs one
-        factorisation and the Gram, which `fit(..., keep_gram=True)` keeps; a matrix-free model needs no Gram, but is
-        refitted. Another user_power needs another Gram: fit a new model on the log. For a model of another class, `fit`
-        accepts this model in place of the log: `DEQL(l2=50).fit(model)`.
+        factorisation and the Gram, which `fit(..., keep_gram=True)` keeps; a local or matrix-free model is refitted on
+        its log and needs no Gram. Another user_power needs another Gram: fit a new model on the log. For a model of
+        another class, `fit` accepts this model in place of the log: `DEQL(l2=50).fit(model)`.
 
         Parameters
         ----------
@@ -177,8 +182,12 @@ class FullRank(InverseModel):
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """The plan of a fit on a log of this size."""
         diagonal = self.formula().head.needs_diagonal
-        cost = inverse_costs.matrix_free(size, diagonal, dtype=options.dtype, threads=options.threads)
-        return self.plan_inverse(size, options, (cost,))
+        settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads}
+        others = (
+            inverse_costs.local(size, options.candidates, **settings),
+            inverse_costs.matrix_free(size, diagonal, **settings),
+        )
+        return self.plan_inverse(size, options, others)
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
         gram_bytes = size.items**2 * np.dtype(options.dtype).itemsize if options.keep_gram else 0
@@ -197,6 +206,8 @@ class FullRank(InverseModel):
                 inputs.gram.setflags(write=False)  # two models share the array: an update of either makes a copy
                 options = replace(options, solver="primal")
         chosen = self._chosen(inputs, options, report)
+        if chosen.solver == local.NAME:
+            return fit_local(self.formula(), inputs, options, report, chosen.bytes)
         if chosen.solver == matrix_free.NAME:
             return fit_matrix_free(self.formula(), inputs, options, report, chosen.bytes)
         if options.keep_gram and inputs.gram is None:
@@ -226,7 +237,9 @@ class FullRank(InverseModel):
         return weights
 
     def _warm(self, options: FitOptions) -> None:
-        if options.solver == matrix_free.NAME:
+        if options.solver == local.NAME:
+            warm_local(self.formula().recipe, options.dtype)
+        elif options.solver == matrix_free.NAME:
             probing.warm(self.formula().recipe.data(two_by_two(), 1.0), options.dtype)
         else:
             super()._warm(options)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dual, matrix_free, primal
+from monogram.engine.inverse import dual, primal
 from monogram.engine.inverse.certificate import certificate
 from monogram.engine.inverse.disk import DiskInverse, disk_inverse, free
 from monogram.engine.inverse.dual import DualInverse
@@ -309,8 +309,10 @@ class Inverse:
             self._require(formula, same, options)
             return True
         same &= options.dtype == self.dtype
-        if self._weights.solver == matrix_free.NAME:  # its weights are the log: every model can be fitted from them
-            return same and options.solver in ("auto", matrix_free.NAME) and self._weights.serves_head(formula.head)
+        if self._weights.refit_from_log:
+            same &= options.solver in ("auto", self._weights.solver) and not options.keep_gram
+            same &= self.report_ is None or options.neighbours in (None, self.report_.neighbours)
+            return same and self._weights.serves_head(formula.head)
         if formula.recipe != self.recipe:
             settings = [
                 (field.name, getattr(formula.recipe, field.name), getattr(self.recipe, field.name))

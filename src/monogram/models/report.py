@@ -22,8 +22,8 @@ class Report:
 
     Attributes
     ----------
-    solver : "primal", "dual", "disk", "matrix_free" or "none"; for a spectrum the side and the method, or "reused";
-        on a cluster "cluster (one worker)", "cluster (tiles)", or "cluster" and the method
+    solver : "primal", "dual", "disk", "local", "matrix_free" or "none"; for a spectrum the side and the method, or
+        "reused"; on a cluster "cluster (one worker)", "cluster (tiles)", or "cluster" and the method
     dtype : working precision
     threads : number of threads
     seconds : by stage (compile: kernels, the first time on a machine)
@@ -36,6 +36,9 @@ class Report:
     rank : of the weights, where it is not full
     objectives : value of the objective after each epoch of an iterative fit; for some closed forms a single value
     deviation : of a matrix-free fit that estimates c = diag C: the largest relative standard error of an item's c
+    neighbours : of a local fit: largest number of candidates of an item
+    gap, largest_gap : of a local fit: the share by which the objective of an item would still fall with twice the
+        candidates, mean and largest of eight items
     changes : number of updates (users or items added, users forgotten) since the fit; the numbers above are then those
         of the last update
     residual_at_fit, error_at_fit : residual and error of the fit, where there were updates since
@@ -60,6 +63,9 @@ class Report:
     error_at_fit: float | None = None
     note: str = ""
     unit: float | None = None
+    neighbours: int | None = None
+    gap: float | None = None
+    largest_gap: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objectives", tuple(self.objectives))  # a model file has a list
@@ -76,6 +82,11 @@ class Report:
             lines.append(f"residual {self.residual:.1e}{error}")
         if self.deviation:
             lines.append(f"diagonal estimated, standard error at most {self.deviation:.1%}; refined for each list")
+        if self.gap is not None:
+            lines.append(
+                f"{self.neighbours:,} candidates an item; with twice as many the objective would fall by "
+                f"{self.gap:.2%} (mean of a few items; at most {self.largest_gap or 0:.2%})"
+            )
         if self.rank is not None:
             lines.append(f"rank {self.rank}")
         if self.objectives:
@@ -109,6 +120,9 @@ class ReportBuilder:
     seconds: dict[str, float] = field(default_factory=dict)
     note: str = ""
     unit: float | None = None
+    neighbours: int | None = None
+    gap: float | None = None
+    largest_gap: float | None = None
     plan: Plan | None = None
 
     def __post_init__(self) -> None:
@@ -126,6 +140,7 @@ class ReportBuilder:
         self.solver = "reused"
         if source is not None:
             self.residual, self.error, self.deviation = source.residual, source.error, source.deviation
+            self.neighbours, self.gap, self.largest_gap = source.neighbours, source.gap, source.largest_gap
 
     def build(self, peak_bytes: int | None) -> Report:
         """The finished report."""
@@ -143,6 +158,9 @@ class ReportBuilder:
             deviation=self.deviation,
             note=self.note,
             unit=self.unit,
+            neighbours=self.neighbours,
+            gap=self.gap,
+            largest_gap=self.largest_gap,
         )
 
 

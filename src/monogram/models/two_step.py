@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from monogram.data.interactions import Interactions
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.operators import Operator
 from monogram.engine.gram.probes import probe_items
+from monogram.engine.inverse import local
 from monogram.engine.lowrank import spectrum
 from monogram.engine.runtime.arrays import Float, Float64
 from monogram.engine.runtime.progress import Stage, silent
@@ -20,16 +21,20 @@ from monogram.models.abilities import Reading
 from monogram.models.advice import spectrum_advice
 from monogram.models.context import SOLVERS, FitInputs, FitOptions
 from monogram.models.heads import Formula, ZeroDiagonal
-from monogram.models.inverse import check_accuracy, exact_enough, solve
+from monogram.models.inverse import check_accuracy, exact_enough, item_counts, solve
 from monogram.models.inverse_model import InverseModel
+from monogram.models.local import fit_local
+from monogram.models.local import warm as warm_local
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
+from monogram.planning import inverse_costs
 from monogram.planning.cost import Extra
 from monogram.planning.lowrank_costs import two_step_extra
+from monogram.planning.plan import Plan
 from monogram.planning.size import Size
-from monogram.weights import Dense, TwoStepDual, Weights
+from monogram.weights import Dense, TwoStepDual, TwoStepSparse, Weights
 
 ROWS = 1024  # rows of the weights to which the projection is added at once, to bound the memory
 ITEM_POWER = Search((-0.2, -0.1, 0.0, 0.1, 0.2), "plain", free=True, only_with_shift=True)
@@ -56,7 +61,7 @@ class TwoStep(InverseModel):
 
     name: ClassVar[str] = "two_step"
     reading: ClassVar[Reading] = "two_steps"
-    solvers: ClassVar[tuple[str, ...]] = SOLVERS
+    solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, local.NAME)
     l2: float = param(50.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     dropout: float = param(0.2, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
     second: float = param(0.8, "share of the second step in a score", low=0, high=1, search=SECOND)
@@ -86,6 +91,20 @@ class TwoStep(InverseModel):
         copied = self.formula().recipe.copied_bytes(size.events)
         return two_step_extra(size, self.directions, dtype=options.dtype, threads=options.threads, copied=copied)
 
+    def plan_size(self, size: Size, options: FitOptions) -> Plan:
+        """The plan of a fit on a log of this size; with the local solver B² is not formed."""
+        cost = inverse_costs.local(size, options.candidates, dtype=options.dtype, threads=options.threads)
+        extra = two_step_extra(size, self.directions, dtype=options.dtype, threads=options.threads)
+        stages = (*extra.stages, *cost.stages)
+        cost = replace(cost, bytes=cost.bytes + extra.bytes, flops=cost.flops + extra.flops, stages=stages)
+        return self.plan_inverse(size, options, (cost,))
+
+    def _warm(self, options: FitOptions) -> None:
+        if options.solver == local.NAME:
+            warm_local(self.formula().recipe, options.dtype)
+        else:
+            super()._warm(options)
+
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         if inputs.factorisation is not None:
             raise ParameterError(
@@ -98,6 +117,10 @@ class TwoStep(InverseModel):
             basis = math.sqrt(self.low_pass) * directions(log, self.directions, options, report.tick)
             _warn_if_complete(basis, log)
         recipe, penalties, head = self.formula()
+        if chosen.solver == local.NAME:
+            sparse = fit_local(self.formula(), inputs, options, report, chosen.bytes)
+            factors = user_weights.popularity(item_counts(log.matrix), self.item_power)
+            return TwoStepSparse(sparse.matrix, self.second, factors, basis)
         solved = solve(recipe, penalties, inputs, options, report, chosen)
         popularity = user_weights.popularity(solved.counts, self.item_power)
         first = solved.into_weights(log, head, options.threads)

@@ -14,7 +14,7 @@ from monogram import ranking
 from monogram.data import changes
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine.inverse import matrix_free
+from monogram.engine.inverse import local, matrix_free
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Indices
@@ -23,6 +23,7 @@ from monogram.models import change
 from monogram.models.base import Recommender
 from monogram.models.change import UpdateOptions
 from monogram.models.context import FitInputs, FitOptions
+from monogram.models.local import update_local
 from monogram.models.registry import names_of
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ def _update(model: Model, after: changes.Changed, options: UpdateOptions) -> Mod
     """Update a model in place to a changed log, or refit it; after an error the model is as before."""
     if model.weights_.solver == matrix_free.NAME:
         return _refit(model, after.log, "the weights of a matrix-free model are its log, which changed", options)
+    if model.weights_.solver == local.NAME:
+        return _update_local(model, after, options)
     with parallel.blas_threads(options.threads), memory_.Peak() as peak:
         try:
             update, report = change.prepare(model, after, options)
@@ -136,6 +139,19 @@ def _update(model: Model, after: changes.Changed, options: UpdateOptions) -> Mod
     return model
 
 
+def _update_local(model: Model, after: changes.Changed, options: UpdateOptions) -> Model:
+    """Update a model of local regressions; most of its columns are solved again only by a refit."""
+    with memory_.Peak() as peak:
+        updated = update_local(model, after, options)
+    if isinstance(updated, str):
+        if options.on_large == "refit":
+            return _refit(model, after.log, updated, options)
+        raise ParameterError(f"{updated}: fit a {type(model).__name__} on the changed log; this one was not changed")
+    weights, report = updated
+    model.adopt(after.log, weights, replace(report, peak_bytes=peak.bytes))
+    return model
+
+
 def _refit(model: Model, log: Interactions, reason: str, options: UpdateOptions) -> Model:
     """Refit in place of an update; the model keeps its state until the fit has succeeded."""
     fresh = type(model)(**model.params())
@@ -149,6 +165,7 @@ def _refit(model: Model, log: Interactions, reason: str, options: UpdateOptions)
             threads=options.threads,
             solver=solver or "auto",
             keep_gram=keep_gram,
+            neighbours=_neighbours(model),
         ),
     )
     followed = "" if options.penalties == "followed" else "; the penalties were followed"
@@ -166,4 +183,10 @@ def changed(model: Model, parameters: dict[str, Any], memory: int | float | str 
         raise ParameterError(f"{type(model).__name__} has no parameter {unknown[0]!r}; it has {', '.join(present)}")
     fresh = type(model)(**(present | parameters))
     solver = model.weights_.solver or "auto"
-    return fresh.fit(model, dtype=model.report_.dtype, memory=memory, threads=threads, solver=solver)
+    options: dict[str, Any] = {"memory": memory, "threads": threads, "solver": solver}
+    return fresh.fit(model, dtype=model.report_.dtype, neighbours=_neighbours(model), **options)
+
+
+def _neighbours(model: Recommender) -> int | None:
+    """The number of candidates of a local fit, as an argument of another fit; None for all other models."""
+    return model.report_.neighbours if model.weights_.solver == local.NAME else None

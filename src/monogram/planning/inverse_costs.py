@@ -1,4 +1,4 @@
-"""Costs of the inverse (S + Λ)⁻¹: dense (primal, dual), on disk, matrix-free, and for many l2 at once."""
+"""Costs of the inverse (S + Λ)⁻¹: dense (primal, dual), on disk, local, matrix-free, and for many l2 at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from monogram.engine.inverse import local as local_solver
 from monogram.engine.inverse import matrix_free as solver
 from monogram.engine.inverse import probing, ridge_path
 from monogram.engine.inverse.tile_store import disk_bytes
@@ -17,6 +18,8 @@ from monogram.planning.size import Size
 
 PAIR_SECONDS = 1e-9  # to add one pair of events to a Gram matrix, on one thread
 GATHER_SHARE = 0.5  # speed at which scattered rows are read, relative to a copy
+SMALL_RATE = 0.5  # speed of small factorisations, relative to that of large products
+GATHER_SECONDS = 3e-9  # to gather an entry of S for a small system, on one thread
 DISK_RATE = 5e8  # bytes a second of an SSD, assumed: the disk is not measured
 
 # Times relative to those of n³ flops of our factorisation and inverse, measured with one thread. They are constants, so
@@ -58,6 +61,28 @@ def dense(
 
 def _factorisation(cube: float) -> tuple[tuple[str, float, str], ...]:
     return ("factor", cube / 3, "flops"), ("invert", cube * 2 / 3, "flops")
+
+
+def local(size: Size, neighbours: int, *, dtype: Any = np.float32, threads: int | None = 1) -> Cost:
+    """The cost of regressing each item on at most so many others: no square array, and sparse weights."""
+    dtype, threads = np.dtype(dtype), parallel.count(threads)
+    side = min(neighbours, size.items - 1, int(size.pairs_by_user / size.items) + 1)  # candidates of an ordinary item
+    entries, most = size.items * side, min(neighbours, size.items - 1)
+    hubs = min(size.items, local_solver.HUBS)
+    scratch = 24 * size.items + 8 * size.users + 8 * local_solver.LISTED + most**2 * dtype.itemsize
+    weights = 2 * entries * (4 + dtype.itemsize)  # by column while they are computed, then by row
+    prepared = 8 * size.events + hubs**2 * dtype.itemsize + 64 * size.items
+    rate, _ = calibrate(dtype.name, threads)
+    flops = size.items * (side**3 / 3 + 4.0 * side**2)
+    gathered = size.items * side**2 * GATHER_SECONDS + size.pairs_by_user * 2 * PAIR_SECONDS
+    return Cost(
+        solver=local_solver.NAME,
+        bytes=prepared + max(24 * size.events, weights + threads * scratch) + WORKSPACE,
+        flops=flops + 2 * size.pairs_by_user,
+        seconds=flops / (rate * SMALL_RATE) + gathered / threads,
+        advice="lower neighbours" if most > 100 else "use a larger machine",
+        stages=(("solve", float(size.items), "items"),),
+    )
 
 
 def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads: int = 1) -> Cost:

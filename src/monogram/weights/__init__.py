@@ -5,9 +5,11 @@ The kinds:
 - `Dense`: W as an n × n array; a score is a sum of rows.
 - `Dual`: K⁻¹ of the training users (m × m) and the sparse data; W is never formed.
 - `TwoStepDual`: two-step scoring through a `Dual`.
+- `TwoStepSparse`: two-step scoring through the sparse B of local regressions.
 - `MatrixFree`: the sparse data alone; each batch of histories is a linear solve.
 - `Factors`: W = U·diag(f)·Vᵀ of rank k; two thin products.
 - `Sparse`: W as a CSR matrix.
+- `Local`: W as a CSR matrix, from local regressions, with which it can be updated.
 - `FoldIn`: item factors; the user factor of a history is solved from them.
 - `Fixed`: the same scores for every history (popularity).
 """
@@ -23,10 +25,12 @@ from monogram.weights.dense import Dense, Fixed
 from monogram.weights.dual import Dual
 from monogram.weights.factors import Factors
 from monogram.weights.fold_in import FoldIn
+from monogram.weights.local import Local
 from monogram.weights.matrix_free import MatrixFree
 from monogram.weights.mixtures import Mixture, Mixtures
 from monogram.weights.sparse import Sparse
 from monogram.weights.two_step_dual import TwoStepDual
+from monogram.weights.two_step_sparse import TwoStepSparse
 
 __all__ = [
     "Dense",
@@ -34,12 +38,14 @@ __all__ = [
     "Factors",
     "Fixed",
     "FoldIn",
+    "Local",
     "MatrixFree",
     "Mixture",
     "Mixtures",
     "Sparse",
     "Tensors",
     "TwoStepDual",
+    "TwoStepSparse",
     "Weights",
     "from_tensors",
 ]
@@ -48,7 +54,8 @@ __all__ = [
 def from_tensors(kind: str, tensors: Tensors, training: Csr) -> Weights:
     """Build the weights of a stored kind from their tensors."""
     kinds: dict[str, Any] = {
-        weights.kind: weights for weights in (Dense, Dual, Factors, Fixed, FoldIn, MatrixFree, Sparse, TwoStepDual)
+        weights.kind: weights
+        for weights in (Dense, Dual, Factors, Fixed, FoldIn, Local, MatrixFree, Sparse, TwoStepDual, TwoStepSparse)
     }
     if kind not in kinds:
         raise ModelFileError(f"the file holds weights of kind {kind!r}; expected one of {', '.join(kinds)}")

@@ -44,6 +44,7 @@ class Weights(Protocol):
     scratch : the folder of files in which the arrays lie; None where they are in memory or in a model file
     batch_invariant : whether `best` gives a history the same list, to the last bit, whatever other histories are in
         the batch
+    refit_from_log : whether another model is fitted from the log of this one, because the weights hold no inverse
     square_axis : "items" or "users" where the weights are a square array over that axis, which an update reallocates
     """
 
@@ -52,6 +53,7 @@ class Weights(Protocol):
     update_state: UpdateState | None = None
     scratch: ScratchFolder | None = None
     batch_invariant: bool = False
+    refit_from_log: ClassVar[bool] = False
     square_axis: ClassVar[str | None] = None
 
     @property

@@ -46,6 +46,7 @@ class MatrixFree(Weights):
 
     kind = "free"
     solver = matrix_free.NAME
+    refit_from_log = True
     linear = True
 
     def __init__(

@@ -135,7 +135,7 @@ class LocalRegression:
                 *self._arrays, self.d, self.penalties, self._reach, self._hub_gram, items[part], *out, *arrays
             )
             if failed >= 0:
-                raise NumericalError(f"the regression of item {failed} on its candidates is not positive definite")
+                raise NumericalError("the regression of an item on its candidates is not positive definite")
             taken = np.arange(most) < sizes[part, None]
             parts[start // BLOCK] = rows[taken], values[taken]
             stage("solve", stop - start)
@@ -175,15 +175,15 @@ class LocalRegression:
 
         parallel.parallel_for(block, size, BLOCK, self.threads)
 
-    def certificate(self, probes: Indices, columns: LocalColumns) -> tuple[float, float]:
-        """Residual and error of some of the columns of all items, measured in float64.
+    def certificate(self, columns: LocalColumns, items: Indices, places: Indices) -> tuple[float, float]:
+        """Residual and error of the columns of some items, which stand at some places, measured in float64.
 
         The residual is the largest entry of (S + Λ)B − S on the candidates of a column, relative to max|S|: the
         gradient of its objective. The error is that of its weights, relative to the largest one.
         """
         residual = error = largest = 0.0
-        for j in probes:
-            near, weights = columns.column(int(j))
+        for j, place in zip(items, places, strict=True):
+            near, weights = columns.column(int(place))
             if not len(near):
                 continue
             block = self.data[:, near].astype(np.float64)

@@ -228,10 +228,11 @@ def changed(model: Recommender, changes: list[LogChange], threads: int) -> tuple
     updates.check(model)
     # A copy shares the arrays and makes them read-only, so that the update makes new ones.
     fresh = cast("FullRank", copy.copy(model))
+    options = UpdateOptions(threads=threads, on_large="refit")  # a served model follows every event
     if events:
-        updates.exchange_users(fresh, known, _log(events, model.log_), UpdateOptions(threads=threads))
+        updates.exchange_users(fresh, known, _log(events, model.log_), options)
     else:
-        fresh.forget_users(known, threads=threads)
+        updates.forget_users(fresh, known, options)
     fresh.weights_.seal()  # read-only, as in a mapped file: the kernels are compiled for that
     return fresh, bool(known)
 
