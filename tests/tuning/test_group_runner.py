@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections import Counter
 
 import numpy as np
@@ -10,9 +12,12 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.engine.inverse import primal
+from monogram.engine.inverse.local import LocalRegression
 from monogram.evaluation.metrics import parse
+from monogram.evaluation.protocol import measure_weights
 from monogram.models.context import FitOptions
 from monogram.models.registry import MODELS
+from monogram.planning import inverse_costs
 from monogram.planning.size import measure
 from monogram.tuning import shared_inverses
 from monogram.tuning.budget import Budget
@@ -207,3 +212,41 @@ def test_the_best_is_the_first_of_equals():
     assert best_of([three, one, two]) is one
     assert best_of([three]) is None
     assert best_of([one], {"deql"}) is None
+
+
+def test_where_no_inverse_fits_models_share_local_regressions(monkeypatch):
+    """The values are those of local fits, and there is one local fit for each group."""
+    rng = np.random.default_rng(0)
+    matrix = sp.csr_array((rng.random((500, 300)) < 0.05).astype(np.float32))
+    split = mg.splits.holdout(mg.Interactions.from_csr(matrix), seed=1)
+    settings = [
+        Setting.of("edlae", {"l2": 50.0, "dropout": 0.3}),
+        Setting.of("deql", {"l2": 50.0, "dropout": 0.3, "a": 1.0, "b": 0.7, "zero_diagonal": False}),
+        *(
+            Setting.of(
+                "two_step",
+                {"l2": 50.0, "dropout": 0.3, "second": second, "user_power": 0.0, "low_pass": low_pass, "rank": 8},
+            )
+            for second, low_pass in ((0.5, 0.0), (0.9, 0.2))
+        ),
+    ]
+    monkeypatch.setattr(inverse_costs, "dense", functools.partial(large, inverse_costs.dense))
+    fits = []
+    original = LocalRegression.columns
+    monkeypatch.setattr(
+        LocalRegression, "columns", lambda self, items, *rest: fits.append(len(items)) or original(self, items, *rest)
+    )
+    runner = GroupRunner(Task(split, parse("ndcg@10"), memory="1 GB"))
+    groups = grouped(settings)
+    assert [len(group) for group in groups] == [2, 2]
+    found = [trial.value for group in groups for trial in runner.run(group)]
+    assert fits.count(300) == 2
+    for setting, value in zip(settings, found, strict=True):
+        model = setting.make().fit(split.train, solver="local")
+        expected, _ = measure_weights(model.weights_, split.train, split, (parse("ndcg@10"),), 1)
+        assert value == pytest.approx(expected.mean(), abs=1e-9)
+
+
+def large(function, *arguments, **options):
+    """A dense inverse that does not fit in memory."""
+    return dataclasses.replace(function(*arguments, **options), bytes=10**12)

@@ -6,25 +6,27 @@ Each model says what it shares (`Recommender.shared_fit`):
   pass of scores, from which each of them ranks. Where several l2 have the same ratio of dropout/(1 − dropout) to l2,
   one eigendecomposition may replace their inverses (see `plan`). Low-rank students are fitted from the inverse, and a
   lower rank takes the first singular pairs of a higher one. `TwoStep` models share the inverse of their first step, one
-  pass of scores by each step, and the directions of `low_pass`.
+  pass of scores by each step, and the directions of `low_pass`. Where no inverse fits in memory, they share local
+  regressions.
 - Spectral models with equal targets share one spectrum.
 - All other models are fitted one by one.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from monogram.data.splits import Split
 from monogram.engine.gram import user_weights
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import ridge_path
+from monogram.engine.inverse import local, ridge_path
 from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
@@ -32,6 +34,7 @@ from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured, measure, measure_weights
 from monogram.evaluation.shared_fits import inverse_key, measure_fit, measure_inverse, reads_heads
 from monogram.models.base import Recommender
+from monogram.models.full_rank import Tempered
 from monogram.models.inverse import item_counts
 from monogram.models.inverse_model import InverseModel
 from monogram.models.recipe import GramRecipe, Penalties
@@ -42,7 +45,7 @@ from monogram.tuning.epochs import EpochObserver, StoppedEarly
 from monogram.tuning.settings import Setting, Trial
 from monogram.tuning.shared_inverses import SharedInverses, check_finite
 from monogram.tuning.spaces import largest_rank
-from monogram.weights import Mixture, Mixtures, Weights
+from monogram.weights import Local, Mixture, Mixtures, TwoStepSparse, Weights
 
 Group = list[Setting]
 
@@ -151,6 +154,8 @@ class GroupRunner:
             return self._by_fits
         if shared.computation == "spectrum":
             return self._by_spectrum
+        if self.inverses.release_gram(cast("list[InverseModel]", models))[1].solver == local.NAME:
+            return self._by_local
         if shared.reading == "two_steps":
             return self._by_two_steps
         return self._by_path if len({inverse_key(model) for model in models}) > 1 else self._by_inverse
@@ -196,6 +201,25 @@ class GroupRunner:
             measured = measure_inverse(inverse, heads, self.task.split, (self.task.metric,), self.threads)
             values |= {id(model): _mean(result) for model, result in zip(heads, measured, strict=True)}
         return [values[id(model)] for model in models]
+
+    def _by_local(self, models: list[InverseModel]) -> list[float | None]:
+        """Models of one inverse that does not fit in memory: local regressions, computed once for all heads."""
+        recipe, penalties, _ = models[0].formula()
+        shared = Tempered(l2=penalties.l2, dropout=penalties.dropout, user_power=recipe.user_power)
+        shared.fit(self.log, solver=local.NAME, **self.task.fit_options)
+        return [
+            self._weights_value(self._second_step(shared, model))
+            if isinstance(model, TwoStep)
+            else self._fitted_value(model, shared)
+            for model in models
+        ]
+
+    def _second_step(self, first: Recommender, model: TwoStep) -> Weights:
+        """The weights of a `TwoStep` whose first step is fitted."""
+        assert isinstance(first.weights_, Local)
+        basis = math.sqrt(model.low_pass) * self.inverses.directions(model.directions)[:, : model.directions]
+        factors = user_weights.popularity(item_counts(self.log.matrix), model.item_power)
+        return TwoStepSparse(first.weights_.matrix, model.second, factors, basis)
 
     def _by_two_steps(self, models: list[TwoStep]) -> list[float | None]:
         """`TwoStep` models with the same first step."""

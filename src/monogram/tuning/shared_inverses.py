@@ -79,7 +79,7 @@ class SharedInverses:
 
     def invert(self, models: Sequence[InverseModel]) -> Inverse:
         """The inverse that models share, from the kept Gram where the memory allows one."""
-        budget, cost, largest = self._release_gram(models)
+        budget, cost, largest = self.release_gram(models)
         shared = models[0].formula().shared
         if self._gram is None and self.can_keep_gram(cost, budget):
             self.gram(shared[0])
@@ -110,7 +110,7 @@ class SharedInverses:
 
         Raises MemoryBudgetError where no model does.
         """
-        budget, _, _ = self._release_gram(models)
+        budget, _, _ = self.release_gram(models)
         plans = [(model, self._plan(model, budget)) for model in models]
         fitting = [model for model, plan in plans if plan.fits]
         if not fitting:
@@ -120,7 +120,7 @@ class SharedInverses:
             warnings.warn(words, MonogramWarning, stacklevel=2)
         return fitting
 
-    def _release_gram(self, models: Sequence[InverseModel]) -> tuple[int, Cost, InverseModel]:
+    def release_gram(self, models: Sequence[InverseModel]) -> tuple[int, Cost, InverseModel]:
         """The budget, the cost and the largest model of a group.
 
         A kept Gram is dropped where it is of another recipe, or where the group does not fit in memory beside it.
