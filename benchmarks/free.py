@@ -63,7 +63,7 @@ def task_answers(share, histories=100, dropout=0.3):
         "fit_bytes": report.peak_bytes,
         "planned": report.planned_bytes,
         "seconds": seconds,
-        "foreseen": planned.answer * histories,
+        "foreseen": planned.seconds_per_history * histories,
         "answer_bytes": peak.bytes,
         "process_bytes": foundation.peak_of_process(),
         "residual": float(lists.residuals.max()),
