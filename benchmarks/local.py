@@ -1,6 +1,7 @@
 """Local regressions: seconds, memory and accuracy beside the exact fit, and a catalogue of a million items.
 
-    .venv/bin/python benchmarks/local.py [gowalla] [yelp2018] [amazon2018-games] [book-crossing-full] [million] [--share S]
+    .venv/bin/python benchmarks/local.py [gowalla] [yelp2018] [amazon2018-games] [book-crossing-full] [million]
+                                         [--share S]
 
 Every fit runs in a process of its own, with the helper functions of foundation.py, so that its peak memory is its own.
 The exact fit (primal or dual, whichever the planner takes) is measured in the same run where it fits in memory. No
