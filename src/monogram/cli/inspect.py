@@ -61,6 +61,9 @@ def _report(report: dict[str, Any]) -> Lines:
     ]
     if report.get("residual") is not None:
         lines.append(("residual", f"{report['residual']:.1e}"))
+    if report.get("gap") is not None:
+        lines.append(("candidates of an item", str(report.get("neighbours"))))
+        lines.append(("gain of twice as many", f"{report['gap']:.2%}"))
     if report.get("unit") is not None:
         lines.append(("factor of the users' weights", f"{report['unit']:.6g}"))
     if report.get("rank") is not None:

@@ -16,7 +16,7 @@ from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float
 from monogram.engine.runtime.progress import Stage, silent
-from monogram.errors import ParameterError
+from monogram.errors import Message, Option, ParameterError
 from monogram.models.recipe import GramRecipe
 from monogram.models.report import ReportBuilder
 from monogram.weights import Weights
@@ -52,7 +52,11 @@ def check_neighbours(neighbours: Any, solver: str, choices: tuple[str, ...]) -> 
     if local.NAME not in choices or solver not in ("auto", local.NAME):
         has = "" if local.NAME in choices else ", which this model does not have"
         raise ParameterError(
-            f"neighbours = {neighbours!r} with solver = {solver!r}; it is for solver='local'{has}: leave neighbours out"
+            Message(
+                f"neighbours = {neighbours!r} with solver = {solver!r}; it is for ",
+                Option("solver", "'local'"),
+                f"{has}: leave it out",
+            )
         )
     return int(neighbours)
 
