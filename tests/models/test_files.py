@@ -24,7 +24,12 @@ def tiny(solver="primal", model=None):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("name", "solver"),
-    [(name, solver) for name, kind in MODELS.items() for solver in ("primal", "dual") if issubclass(kind, FullRank)]
+    [
+        (name, solver)
+        for name, kind in MODELS.items()
+        for solver in ("primal", "dual", "local")
+        if issubclass(kind, FullRank)
+    ]
     + [(name, "auto") for name, kind in MODELS.items() if not issubclass(kind, FullRank)],
 )
 def test_a_loaded_model_is_bit_equal(tmp_path, world, name, solver, dtype):
@@ -112,6 +117,7 @@ def forged(path, change):
         (lambda h, t: h["report"].update(residual="small"), "complete model .*number"),
         (lambda h, t: h["report"].update(unit=-1.0), "complete model .*factor of the user"),
         (lambda h, t: h["report"].update(unit="1"), "complete model .*factor of the user"),
+        (lambda h, t: h["report"].update(neighbours=-5), "complete model .*number of candidates"),
         (lambda h, t: h.update(report=[]), "complete model"),
     ],
 )

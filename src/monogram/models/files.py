@@ -172,6 +172,8 @@ def _report(stored: dict[str, Any]) -> Report:
     report = Report(**stored)
     if report.unit is not None and not (isinstance(report.unit, float) and 0 < report.unit < np.inf):
         raise DataError("its report has a factor of the user weights that is not a finite number above 0")
+    if report.neighbours is not None and not (isinstance(report.neighbours, int) and report.neighbours >= 1):
+        raise DataError("its report has a number of candidates that is not a whole number of at least 1")
     if not isinstance(report.seconds, dict):
         raise DataError("its report has no seconds by stage")
     texts = ("solver", "dtype", "seconds", "objectives", "note")
