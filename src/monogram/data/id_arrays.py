@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -68,6 +69,12 @@ def to_arrow(ids: Any) -> Any:
     if hasattr(ids, "__arrow_c_stream__") and hasattr(ids, "dtype"):  # a series of some data frame
         return to_arrow(pa.chunked_array(ids))
     return _from_objects(list(elements(ids)))
+
+
+def arrow_numbers(array: npt.NDArray[Any]) -> Any:
+    """Numbers as an Arrow array over the same memory, in native byte order. `pa.array` would import pandas."""
+    array = np.ascontiguousarray(array)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(array)])
 
 
 def elements(ids: Any) -> Iterable[Any]:

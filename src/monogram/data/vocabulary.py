@@ -17,6 +17,7 @@ from monogram.data.id_arrays import (
     KEYS,
     Id,
     Kind,
+    arrow_numbers,
     as_uuids,
     check_unique,
     elements,
@@ -72,7 +73,7 @@ class Vocabulary:
     @classmethod
     def range(cls, n: int) -> Vocabulary:
         """Integers 0 … n − 1, each its own index."""
-        return cls._trusted(pa.array(np.arange(n, dtype=np.int64)))
+        return cls._trusted(arrow_numbers(np.arange(n, dtype=np.int64)))
 
     @classmethod
     def from_bytes(cls, data: Any) -> Vocabulary:
@@ -230,9 +231,7 @@ class Vocabulary:
 
 
 def _places(indices: npt.ArrayLike) -> Any:
-    """Indices as an Arrow array over the same memory. `pa.array` would import pandas."""
-    array = np.ascontiguousarray(indices, dtype=np.int64)
-    return pa.Array.from_buffers(pa.int64(), len(array), [None, pa.py_buffer(array)])
+    return arrow_numbers(np.asarray(indices, dtype=np.int64))
 
 
 def _positions(query: Any, values: Any) -> npt.NDArray[np.int64]:
