@@ -169,7 +169,10 @@ class Request:
             yield batch.to_arrow()
 
     def _named(self) -> Iterator[Any]:
-        result = self.model.recommend(self.users or None, self.histories or None, **self.rules)
+        from monogram.engine.topk.few import one_request
+
+        with one_request():
+            result = self.model.recommend(self.users or None, self.histories or None, **self.rules)
         if self.users and len(result.unknown_users) == len(self.users):
             raise UnknownIdError(
                 f"the model knows no user {quoted_ids(self.users)}; for a new user, give a history with --history"
