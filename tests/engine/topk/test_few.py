@@ -16,6 +16,7 @@ from monogram.engine.topk.best import Eligible
 from monogram.engine.topk.by_products import best_by_products
 from monogram.engine.topk.by_rows import best_by_rows
 from monogram.engine.topk.by_sparse_rows import best_by_sparse_rows
+from monogram.engine.topk.dual import heads_by_gathering
 from monogram.engine.topk.scores import sum_rows
 
 
@@ -86,6 +87,22 @@ def test_products(case, rank, threads):
     with few.one_request():
         best = few.best_by_products(left, right, base, eligible, k, threads=threads)
     same(best, best_by_products(left, right, base, eligible, k, threads=threads))
+
+
+@given(case=cases(), heads=st.integers(1, 3), threads=st.sampled_from([1, 2]))
+def test_gathering(case, heads, threads):
+    rng, histories, weights, eligible, k = case
+    (users, n), dtype = histories.shape, weights.dtype
+    training = sp.csr_array((rng.uniform(0.5, 2, (13, n)) * (rng.random((13, n)) < 0.3)).astype(np.float32))
+    coefficients, own = rng.standard_normal((users, 13)).astype(dtype), rng.standard_normal(histories.nnz)
+    scales = rng.uniform(-1, 1, (heads, n))
+    request = training.T.tocsr(), scales, own, coefficients, histories, eligible, k
+    with few.one_request():
+        lists = few.heads_by_gathering(*request, threads=threads)
+    expected = heads_by_gathering(*request, threads=threads)
+    assert len(lists) == len(expected) == heads
+    for one, other in zip(lists, expected, strict=True):
+        same(one, other)
 
 
 @given(case=cases(), wanted=st.integers(0, 10))

@@ -16,7 +16,7 @@ import numpy as np
 
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
-from monogram.engine.topk import by_products, by_rows, by_sparse_rows, scores
+from monogram.engine.topk import by_products, by_rows, by_sparse_rows, dual, scores
 from monogram.engine.topk.best import Best, Eligible, empty, share_of_users
 
 LIMIT = 50_000_000  # products, which take NumPy about 0.1 s; Numba takes 0.3 s to load
@@ -98,6 +98,32 @@ def best_by_products(
             exact += left[user, t] * right[items, t]
         exact += base[items]
         _store(items, exact, user, best)
+    return best
+
+
+def heads_by_gathering(
+    by_item: Csr,
+    scales: Float64,
+    own: Float64,
+    coefficients: Float64,
+    histories: Csr,
+    eligible: Eligible,
+    k: int,
+    *,
+    threads: int = 1,
+) -> list[Best]:
+    """As `dual.heads_by_gathering`."""
+    users, n = histories.shape
+    if not _small(users, len(scales) * n + by_item.nnz):
+        return dual.heads_by_gathering(by_item, scales, own, coefficients, histories, eligible, k, threads=threads)
+    best = [_no_lists(users, k) for _ in scales]
+    values, items = by_item.data.astype(np.float64), np.repeat(np.arange(n), np.diff(by_item.indptr))
+    for user in range(users):
+        sums = np.bincount(items, values * coefficients[user, by_item.indices], n)  # adds in the order of the entries
+        added, part = np.zeros(n), slice(histories.indptr[user], histories.indptr[user + 1])
+        added[histories.indices[part]] = own[part]
+        for scale, lists in zip(scales, best, strict=True):
+            _select(sums * scale + added + 0.0, eligible, user, lists)  # 0, not −0
     return best
 
 
