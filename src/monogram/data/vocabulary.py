@@ -29,8 +29,8 @@ from monogram.data.id_arrays import (
 from monogram.errors import DataError, ParameterError
 
 DICTIONARY_LIMIT = 1_000_000  # ids up to which lookups use a Python dict, the fastest way for single ids
-SMALL_QUERY = 100  # a query this many times smaller than the vocabulary is looked up id by id
-QUERIES_BEFORE_INDEX = 2  # small queries before sorted hashes are built
+SMALL_QUERY = 100  # a query this many times smaller than the vocabulary is small
+QUERIES_BEFORE_INDEX = 2  # small queries that compare all ids, before the dict or sorted hashes are built
 SLAB = 65_536
 
 
@@ -135,14 +135,13 @@ class Vocabulary:
         if native is not None:
             return _positions(native, self._array)
         keys = list(map(KEYS[self._kind], elements(ids)))
-        if len(self) <= DICTIONARY_LIMIT:
-            lookup = self._dictionary()
-            return np.fromiter((lookup.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
-        if SMALL_QUERY * len(keys) < len(self):
+        small = SMALL_QUERY * len(keys) < len(self)
+        if small and self._small_queries < QUERIES_BEFORE_INDEX:
             self._small_queries += 1
-            if self._small_queries > QUERIES_BEFORE_INDEX:
-                return self._hashes().index(keys)
-        return _positions(_query(keys, self._array.type), self._array)
+            return _looked_up(keys, _scan(keys, self._array))
+        if len(self) <= DICTIONARY_LIMIT:
+            return _looked_up(keys, self._dictionary())
+        return self._hashes().index(keys) if small else _positions(_query(keys, self._array.type), self._array)
 
     def to_bytes(self) -> bytes:
         """Arrow IPC stream of the ids, for `from_bytes`."""
@@ -237,6 +236,18 @@ def _places(indices: npt.ArrayLike) -> Any:
 def _positions(query: Any, values: Any) -> npt.NDArray[np.int64]:
     positions = pc.index_in(query, value_set=values, skip_nulls=True)
     return cast("npt.NDArray[np.int64]", positions.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
+
+
+def _scan(keys: list[Any], values: Any) -> dict[Any, int]:
+    """The index of each of a few keys that is among the values, which are read once and not indexed."""
+    wanted = list(dict.fromkeys(keys))
+    numbers = pc.index_in(values, value_set=_query(wanted, values.type), skip_nulls=True)
+    numbers = numbers.fill_null(-1).to_numpy(zero_copy_only=False)
+    return {wanted[numbers[place]]: place for place in np.flatnonzero(numbers >= 0).tolist()}
+
+
+def _looked_up(keys: list[Any], lookup: dict[Any, int]) -> npt.NDArray[np.int64]:
+    return np.fromiter((lookup.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
 
 
 def _query(keys: list[Any], type_: Any) -> Any:
