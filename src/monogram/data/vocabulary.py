@@ -17,6 +17,7 @@ from monogram.data.id_arrays import (
     KEYS,
     Id,
     Kind,
+    arrow_keys,
     arrow_numbers,
     as_uuids,
     check_unique,
@@ -240,10 +241,11 @@ def _positions(query: Any, values: Any) -> npt.NDArray[np.int64]:
 
 def _scan(keys: list[Any], values: Any) -> dict[Any, int]:
     """The index of each of a few keys that is among the values, which are read once and not indexed."""
-    wanted = list(dict.fromkeys(keys))
-    numbers = pc.index_in(values, value_set=_query(wanted, values.type), skip_nulls=True)
-    numbers = numbers.fill_null(-1).to_numpy(zero_copy_only=False)
-    return {wanted[numbers[place]]: place for place in np.flatnonzero(numbers >= 0).tolist()}
+    wanted, query = arrow_keys(dict.fromkeys(keys), values.type)
+    numbers = pc.index_in(values, value_set=query)
+    places = pc.indices_nonzero(numbers.is_valid())
+    pairs = zip(numbers.take(places).to_pylist(), places.to_pylist(), strict=True)
+    return {wanted[number]: place for number, place in pairs}
 
 
 def _looked_up(keys: list[Any], lookup: dict[Any, int]) -> npt.NDArray[np.int64]:
