@@ -44,6 +44,19 @@ def test_numba_is_imported_by_the_first_call():
     assert done.stdout == "False True\n"
 
 
+@pytest.mark.integration
+def test_a_fit_loads_numba_before_it_counts_memory():
+    script = (
+        "import sys, monogram as mg\n"
+        "from monogram.engine.runtime import memory\n"
+        "enter = memory.Peak.__enter__\n"
+        "memory.Peak.__enter__ = lambda peak: (print('numba' in sys.modules), enter(peak))[1]\n"
+        "mg.Popularity().fit([('ann', 'tea'), ('bob', 'jam')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
 def test_threads_share_one_compiled_function():
     tripled, barrier = kernel(lambda x: 3 * x), threading.Barrier(4)
 

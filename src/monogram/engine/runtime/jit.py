@@ -39,6 +39,11 @@ class Kernel:
         return self.dispatcher()._numba_type_
 
 
+def load() -> None:
+    """Import Numba now, where its time and memory must not count for the first kernel that is called."""
+    import numba  # noqa: F401
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile on first call, with a cache on disk; in memory only where no cache folder is writable."""
     return Kernel(function)
