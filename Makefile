@@ -49,6 +49,7 @@ reports: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/newcomer.py
+	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/spectral.py
 	$(BIN)/python benchmarks/tuning.py
 	$(BIN)/python benchmarks/updates.py

@@ -16,3 +16,9 @@ def test_case_accents_and_spaces_are_ignored(typed):
 def test_nothing_is_similar():
     assert similar_ids(["jose"], ["josé g", 7]) == []
     assert suggestion([], ["ann"]) == ""
+
+
+def test_without_an_unknown_id_the_known_ids_are_not_read():
+    known = iter(["ann"])
+    assert similar_ids([], known) == []
+    assert next(known) == "ann"

@@ -49,14 +49,14 @@ def test_ids_come_back_as_they_were(ids, kind):
     assert known.nbytes > 0
 
 
-@pytest.fixture(params=["by a dictionary", "all at once", "by hashes"])
+@pytest.fixture(params=["by a dictionary", "all at once", "by hashes", "by a scan"])
 def way(request, monkeypatch):
     """The ways to look ids up, which differ by how many there are."""
     if request.param != "by a dictionary":
         monkeypatch.setattr(vocabulary, "DICTIONARY_LIMIT", 0)
-    if request.param == "by hashes":
+    if request.param in ("by hashes", "by a scan"):
         monkeypatch.setattr(vocabulary, "SMALL_QUERY", 0)
-        monkeypatch.setattr(vocabulary, "QUERIES_BEFORE_INDEX", 0)
+        monkeypatch.setattr(vocabulary, "QUERIES_BEFORE_INDEX", 0 if request.param == "by hashes" else 1000)
 
 
 @pytest.mark.parametrize(("ids", "kind"), KINDS)
@@ -85,6 +85,20 @@ def test_hashes_find_what_a_dictionary_finds(ids, others):
     known = Vocabulary(ids)
     keys = [vocabulary.KEYS[known.kind](one) for one in [*ids, *others]]  # as ids are stored: 0 finds "0"
     assert Hashed(known._array).index(keys).tolist() == known.index([*ids, *others]).tolist()
+
+
+@given(some_ids, some_ids)
+def test_a_scan_finds_what_a_dictionary_finds(ids, others):
+    known = Vocabulary(ids)
+    keys = [vocabulary.KEYS[known.kind](one) for one in [*others, *ids, *ids]]
+    lookup = vocabulary._scan(keys, known._array)
+    assert vocabulary._looked_up(keys, lookup).tolist() == vocabulary._looked_up(keys, known._dictionary()).tolist()
+
+
+def test_a_dictionary_is_built_when_small_queries_go_on():
+    known = Vocabulary.range(1000)
+    found = [(known.index([7, -7, 7]).tolist(), known._lookup is None) for _ in range(4)]
+    assert found == [([7, -1, 7], True), ([7, -1, 7], True), ([7, -1, 7], False), ([7, -1, 7], False)]
 
 
 def test_ids_with_equal_hashes_are_distinguished():

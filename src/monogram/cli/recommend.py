@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from monogram.errors import DataError, ParameterError, UnknownIdError
 BATCH_USERS = 2_000  # ranked at a time, with at most BATCH_ROWS rows
 BATCH_ROWS = 100_000
 TABLE_USERS = 20  # of all users, shown in a table
+VERIFIED = 256 * 10**6  # bytes of a model file up to which its checksums are always compared
 
 
 def command(
@@ -52,6 +54,10 @@ def command(
             "-o", "--output", metavar="FILE", help="File to write instead of stdout; or, for all users, a folder NAME/."
         ),
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="With --user or --history: compare a file above 256 MB with its checksums too."),
+    ] = False,
     threads: Threads = None,
     cluster: ClusterAddress = None,
     as_json: Json = False,
@@ -84,7 +90,8 @@ def command(
         check_output(output, model, allow, deny)
     histories = [parse_history(text) for text in history or ()]
     rules |= {"allow": read_ids(allow), "deny": read_ids(deny)}
-    request = Request(load(model), user or [], history or [], histories, rules)
+    complete = verify or not (user or history) or _size(model) <= VERIFIED
+    request = Request(load(model, verify=complete), user or [], history or [], histories, rules)
     if chosen is Format.table:
         show(request)
     elif output is None:
@@ -106,6 +113,14 @@ def to_folder(model: Any, output: str, rules: dict[str, Any], as_json: bool) -> 
     print_unknown_ids("items", result.unknown_items)
     if as_json:
         print_json(dataclasses.asdict(result))
+
+
+def _size(path: str) -> int:
+    """Bytes of a file; 0 where there is none, which `load` reports."""
+    try:
+        return os.path.getsize(path)
+    except (OSError, ValueError):
+        return 0
 
 
 def choose_format(form: Format | None, output: str | None, as_json: bool) -> Format:
@@ -169,7 +184,10 @@ class Request:
             yield batch.to_arrow()
 
     def _named(self) -> Iterator[Any]:
-        result = self.model.recommend(self.users or None, self.histories or None, **self.rules)
+        from monogram.engine.topk.few import one_request
+
+        with one_request():
+            result = self.model.recommend(self.users or None, self.histories or None, **self.rules)
         if self.users and len(result.unknown_users) == len(self.users):
             raise UnknownIdError(
                 f"the model knows no user {quoted_ids(self.users)}; for a new user, give a history with --history"

@@ -23,10 +23,12 @@ def command(
 
     Similarity is the score of the other item for a history that consists of the given item alone.
     """
+    from monogram.engine.topk.few import one_request
     from monogram.models.files import load
 
     fitted = load(model)
-    result = fitted.similar(item, k, threads=threads)
+    with one_request():
+        result = fitted.similar(item, k, threads=threads)
     similar = suggestion(result.unknown_items, fitted.log_.items)
     if len(result.unknown_items) == len(item):
         raise UnknownIdError(f"the model knows no item {quoted_ids(item)}{similar}")

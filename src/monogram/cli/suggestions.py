@@ -16,7 +16,7 @@ def normalized(id_: Any) -> str:
 def similar_ids(unknown: Iterable[Any], known: Iterable[Any]) -> list[Any]:
     """Known ids that differ from unknown ones only in case, accents or spaces."""
     wanted = {normalized(id_) for id_ in unknown}
-    return [id_ for id_ in known if normalized(id_) in wanted]
+    return [id_ for id_ in known if normalized(id_) in wanted] if wanted else []
 
 
 def suggestion(unknown: Iterable[Any], known: Iterable[Any]) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
@@ -19,6 +18,8 @@ PAIR_COLUMNS = ("user", "item", "weight")
 
 def frame_source(data: Any) -> Source | None:
     """Open a data frame as a source; None when narwhals does not support its type."""
+    import narwhals as nw
+
     if isinstance(data, pa.RecordBatchReader):
         return Source("the pyarrow stream", data.schema.names, lambda column_names: _streamed(data, column_names))
     if isinstance(data, pa.RecordBatch):
@@ -67,6 +68,8 @@ def _batches(frame: Any, column_names: list[str]) -> Iterator[Batch]:
 
 def _column(series: Any) -> Column:
     """One slice of a series as an Arrow array; as a list where Arrow cannot represent its objects."""
+    import narwhals as nw
+
     if series.dtype == nw.Object:  # Polars would export pointers to Arrow
         return packed(series.to_list())
     try:

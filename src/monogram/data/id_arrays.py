@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -68,6 +69,27 @@ def to_arrow(ids: Any) -> Any:
     if hasattr(ids, "__arrow_c_stream__") and hasattr(ids, "dtype"):  # a series of some data frame
         return to_arrow(pa.chunked_array(ids))
     return _from_objects(list(elements(ids)))
+
+
+def arrow_numbers(array: npt.NDArray[Any]) -> Any:
+    """Numbers as an Arrow array over the same memory, in native byte order. `pa.array` would import pandas."""
+    array = np.ascontiguousarray(array)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(array)])
+
+
+def arrow_keys(keys: Iterable[Any], type_: Any) -> tuple[list[Any], Any]:
+    """The keys that may be among ids of a storage type, and an Arrow array of them. `pa.array` would import pandas."""
+    fitting = [key for key in keys if key is not None]
+    if pa.types.is_integer(type_):
+        limits = np.iinfo(np.uint64 if pa.types.is_unsigned_integer(type_) else np.int64)
+        fitting = [key for key in fitting if limits.min <= key <= limits.max]
+        return fitting, arrow_numbers(np.array(fitting, limits.dtype))
+    if pa.types.is_fixed_size_binary(type_):
+        return fitting, pa.Array.from_buffers(type_, len(fitting), [None, pa.py_buffer(b"".join(fitting))])
+    texts = [key.encode(errors="surrogatepass") for key in fitting]  # half of a surrogate pair is in no id
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64 if pa.types.is_large_string(type_) else np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))]
+    return fitting, pa.Array.from_buffers(type_, len(fitting), buffers)
 
 
 def elements(ids: Any) -> Iterable[Any]:

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from monogram.data.id_arrays import decimal_key
 from monogram.data.source import BATCH_ROWS, Batch, Source
@@ -69,6 +68,8 @@ def _scalar(value: str | None, type_: Any) -> Any:
 
 
 def _part(path: Path, partitions: dict[str, Any] | None = None) -> _Part:
+    import pyarrow.parquet as pq
+
     try:
         metadata = pq.read_metadata(path)
         columns = list(metadata.schema.to_arrow_schema().names)
@@ -110,6 +111,8 @@ def _rows(parts: list[_Part], column_names: list[str]) -> Iterator[Batch]:
 
 def _columns(part: _Part, column_names: list[str]) -> Iterator[tuple[dict[str, Any], int]]:
     """The columns of one file and their number of rows, batch by batch."""
+    import pyarrow.parquet as pq
+
     stored = [name for name in column_names if name not in part.partitions]
     try:
         with pq.ParquetFile(part.path, buffer_size=_BUFFER, pre_buffer=False) as file:

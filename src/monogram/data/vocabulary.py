@@ -17,6 +17,8 @@ from monogram.data.id_arrays import (
     KEYS,
     Id,
     Kind,
+    arrow_keys,
+    arrow_numbers,
     as_uuids,
     check_unique,
     elements,
@@ -28,8 +30,8 @@ from monogram.data.id_arrays import (
 from monogram.errors import DataError, ParameterError
 
 DICTIONARY_LIMIT = 1_000_000  # ids up to which lookups use a Python dict, the fastest way for single ids
-SMALL_QUERY = 100  # a query this many times smaller than the vocabulary is looked up id by id
-QUERIES_BEFORE_INDEX = 2  # small queries before sorted hashes are built
+SMALL_QUERY = 100  # a query this many times smaller than the vocabulary is small
+QUERIES_BEFORE_INDEX = 2  # small queries that compare all ids, before the dict or sorted hashes are built
 SLAB = 65_536
 
 
@@ -72,7 +74,7 @@ class Vocabulary:
     @classmethod
     def range(cls, n: int) -> Vocabulary:
         """Integers 0 … n − 1, each its own index."""
-        return cls._trusted(pa.array(np.arange(n, dtype=np.int64)))
+        return cls._trusted(arrow_numbers(np.arange(n, dtype=np.int64)))
 
     @classmethod
     def from_bytes(cls, data: Any) -> Vocabulary:
@@ -134,14 +136,13 @@ class Vocabulary:
         if native is not None:
             return _positions(native, self._array)
         keys = list(map(KEYS[self._kind], elements(ids)))
-        if len(self) <= DICTIONARY_LIMIT:
-            lookup = self._dictionary()
-            return np.fromiter((lookup.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
-        if SMALL_QUERY * len(keys) < len(self):
+        small = SMALL_QUERY * len(keys) < len(self)
+        if small and self._small_queries < QUERIES_BEFORE_INDEX:
             self._small_queries += 1
-            if self._small_queries > QUERIES_BEFORE_INDEX:
-                return self._hashes().index(keys)
-        return _positions(_query(keys, self._array.type), self._array)
+            return _looked_up(keys, _scan(keys, self._array))
+        if len(self) <= DICTIONARY_LIMIT:
+            return _looked_up(keys, self._dictionary())
+        return self._hashes().index(keys) if small else _positions(_query(keys, self._array.type), self._array)
 
     def to_bytes(self) -> bytes:
         """Arrow IPC stream of the ids, for `from_bytes`."""
@@ -230,14 +231,25 @@ class Vocabulary:
 
 
 def _places(indices: npt.ArrayLike) -> Any:
-    """Indices as an Arrow array over the same memory. `pa.array` would import pandas."""
-    array = np.ascontiguousarray(indices, dtype=np.int64)
-    return pa.Array.from_buffers(pa.int64(), len(array), [None, pa.py_buffer(array)])
+    return arrow_numbers(np.asarray(indices, dtype=np.int64))
 
 
 def _positions(query: Any, values: Any) -> npt.NDArray[np.int64]:
     positions = pc.index_in(query, value_set=values, skip_nulls=True)
     return cast("npt.NDArray[np.int64]", positions.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
+
+
+def _scan(keys: list[Any], values: Any) -> dict[Any, int]:
+    """The index of each of a few keys that is among the values, which are read once and not indexed."""
+    wanted, query = arrow_keys(dict.fromkeys(keys), values.type)
+    numbers = pc.index_in(values, value_set=query)
+    places = pc.indices_nonzero(numbers.is_valid())
+    pairs = zip(numbers.take(places).to_pylist(), places.to_pylist(), strict=True)
+    return {wanted[number]: place for number, place in pairs}
+
+
+def _looked_up(keys: list[Any], lookup: dict[Any, int]) -> npt.NDArray[np.int64]:
+    return np.fromiter((lookup.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
 
 
 def _query(keys: list[Any], type_: Any) -> Any:

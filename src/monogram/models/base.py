@@ -16,8 +16,8 @@ import numpy as np
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
+from monogram.engine.runtime import jit, parallel
 from monogram.engine.runtime import memory as memory_
-from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError
@@ -166,6 +166,7 @@ class Recommender:
             if inputs.factorisation is None:
                 solver = self._chosen(inputs, options, report).solver
                 report.tick("plan")
+            jit.load()
             self._warm(dataclasses.replace(options, solver=solver))
             report.tick("compile")
             with memory_.Peak() as peak:

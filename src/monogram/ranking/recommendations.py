@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monogram.data.id_arrays import arrow_numbers
 from monogram.data.vocabulary import Vocabulary
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.topk.best import Best
@@ -106,9 +107,9 @@ def tabulate(
     ranks = np.broadcast_to(np.arange(1, in_list.shape[1] + 1, dtype=np.int32), in_list.shape)[in_list]
     columns = {
         label_name: histories.label_column(rows),
-        "rank": pa.array(ranks),
+        "rank": arrow_numbers(ranks),
         item_name: items.take(best.items[in_list]),
-        "score": pa.array(best.scores[in_list]),
+        "score": arrow_numbers(best.scores[in_list]),
     }
     return Recommendations(
         pa.table(columns),

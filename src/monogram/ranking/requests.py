@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from monogram.data.id_arrays import arrow_numbers
 from monogram.data.interactions import Interactions
 from monogram.data.vocabulary import Vocabulary
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
@@ -111,7 +111,7 @@ class Histories:
     def label_column(self, rows: Indices) -> Any:
         """The labels of some rows as an Arrow array."""
         chosen = self.label_index[rows]
-        return pa.array(chosen) if self.vocabulary is None else self.vocabulary.take(chosen)
+        return arrow_numbers(chosen) if self.vocabulary is None else self.vocabulary.take(chosen)
 
 
 def known_users(users: Any, log: Interactions) -> Histories:

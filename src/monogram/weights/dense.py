@@ -12,8 +12,8 @@ from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import memory
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
-from monogram.engine.topk.by_rows import best_by_rows, heads_by_rows
-from monogram.engine.topk.scores import sum_rows
+from monogram.engine.topk.by_rows import heads_by_rows
+from monogram.engine.topk.few import best_by_rows, sum_rows
 from monogram.errors import MemoryBudgetError
 from monogram.weights.common import Head, Tensors, Weights, checked
 from monogram.weights.rescaled import Rescaled

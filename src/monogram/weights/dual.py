@@ -14,7 +14,7 @@ from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
-from monogram.engine.topk.dual import heads_by_gathering
+from monogram.engine.topk.few import heads_by_gathering
 from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part, warn_not_converged
 from monogram.weights.update_state import UpdateState
 

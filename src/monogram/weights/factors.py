@@ -7,8 +7,7 @@ import numpy as np
 from monogram.engine.gram.accumulate import row_sums
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
-from monogram.engine.topk.by_products import best_by_products
-from monogram.engine.topk.scores import sum_rows
+from monogram.engine.topk.few import best_by_products, sum_rows
 from monogram.errors import ModelFileError
 from monogram.weights.common import Tensors, Weights, checked
 

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
-from monogram.engine.topk.by_sparse_rows import best_by_sparse_rows
+from monogram.engine.topk.few import best_by_sparse_rows
 from monogram.engine.topk.scores import sum_sparse_rows
 from monogram.errors import ModelFileError
 from monogram.weights.common import Tensors, Weights, checked, whole_numbers

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from monogram.engine.gram.accumulate import row_sums
 from monogram.engine.runtime.arrays import Csr, Float64
@@ -42,6 +41,8 @@ def largest_part(matrix: Csr) -> Csr:
     Many small components have nearly equal singular values, so the leading singular vectors would be an arbitrary
     choice among them.
     """
+    from scipy.sparse.csgraph import connected_components
+
     users, items = matrix.shape
     ends = np.append(matrix.indptr, np.full(items, matrix.nnz))
     graph = sp.csr_array((np.ones(matrix.nnz, np.int8), matrix.indices + users, ends), shape=(users + items,) * 2)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy  # loads scipy.linalg when a function of it is called
 
 from monogram.engine.gram.accumulate import gram
 from monogram.engine.gram.operators import multiply

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy  # loads scipy.linalg when a function of it is called
 import scipy.sparse as sp
 from numpy.typing import NDArray
 

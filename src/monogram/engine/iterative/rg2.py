@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy  # loads scipy.linalg when a function of it is called
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import row_sums

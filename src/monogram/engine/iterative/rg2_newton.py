@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import scipy.linalg
+import scipy  # loads scipy.linalg when a function of it is called
 
 from monogram.engine.iterative.rg2 import Record, Rg2Problem, Rg2Solution, best_users, initial_items, settled
 from monogram.engine.linalg.products import Factor, dot, inner

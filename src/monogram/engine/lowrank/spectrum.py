@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg
+import scipy  # loads scipy.linalg when a function of it is called
 from numpy.typing import NDArray
 
 from monogram.engine.gram.operators import Operator

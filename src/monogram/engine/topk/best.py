@@ -1,7 +1,8 @@
 """Ranked lists, and the rules of what may be in them; no users × items matrix is made.
 
 The modules beside this one differ in where the scores come from: `by_rows`, `by_products`, `by_sparse_rows`, `dual`.
-All of them select with the rule of `selection`. `heads_by_scores` ranks scores that exist already.
+All of them select with the rule of `selection`. `heads_by_scores` ranks scores that exist already. `few` has the same
+functions for one request of a short process, in NumPy.
 
 Rows, gathered sums and given scores can be ranked for several heads at once, for models whose scores differ by one
 factor per item: the sums are made once, and every head selects from them (see `several_heads`).
