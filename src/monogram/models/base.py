@@ -21,7 +21,7 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError
-from monogram.models import alternatives, clusters, parameters
+from monogram.models import alternatives, clusters, expansion, parameters
 from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_dtype, check_solver, scratch_folder
 from monogram.models.registry import names_of
@@ -59,6 +59,7 @@ class Recommender:
     on_cluster: ClassVar[bool] = False  # whether the model can be fitted on a cluster
     updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
     keeps_gram: ClassVar[bool] = False  # whether fit(keep_gram=True) can keep the Gram beside the weights
+    expands: ClassVar[bool] = False  # whether the weights of a dual fit can be expanded
     # Parameters with which the model takes far less memory than a square array, the best first. The error message of a
     # fit over its memory budget names the first that fits.
     lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ()
@@ -100,6 +101,7 @@ class Recommender:
         threads: int | None = None,
         solver: str = "auto",
         keep_gram: bool = False,
+        expand: bool | str = False,
         scratch: str | Path | None = None,
         progress: Callable[[str, float], None] | None = None,
         cluster: Any = None,
@@ -119,6 +121,11 @@ class Recommender:
         keep_gram : bool
             Full-rank models: keep S = XᵀX beside the weights, and in the file, so that `changed` can compute the model
             with another l2 or dropout. It is a second square array over the items; the solver is then "primal".
+        expand : bool, or "file"
+            Full-rank models and TwoStep: after a dual fit compute W, a square array over the items, so that the model
+            answers as quickly as a primal one. "auto" then chooses the quicker of the primal fit, and the dual fit with
+            the expansion. With "file" the expansion is planned but left to `save(path, expand=True)`, which writes W
+            to the file block by block: the two squares are never in memory together.
         scratch : folder, optional
             The folder for the large files of a fit on disk. Where it is given, "auto" uses the disk if nothing fits in
             memory. With solver="disk" the default is the system's folder for temporary files. The files are deleted
@@ -137,6 +144,7 @@ class Recommender:
         memory_.parse(memory)  # before the log is read
         options: dict[str, Any] = {"dtype": check_dtype(dtype), "threads": parallel.count(threads)}
         options |= {"solver": self._solver(solver, keep_gram), "keep_gram": keep_gram, "progress": progress}
+        options |= {"expand": expansion.check(self, expand, options["solver"], cluster)}
         inputs = self.inputs(log)
         with clusters.connection(cluster) as connected:
             scratch = scratch_folder(scratch, solver)
@@ -156,7 +164,8 @@ class Recommender:
             report.tick("compile")
             with memory_.Peak() as peak:
                 weights = self._fit(inputs, options, report)
-            report.tick("weights")
+                report.tick("weights")
+                weights = expansion.after_fit(self, weights, inputs, options, report)
         self.adopt(inputs.log, weights, report.build(peak.bytes))
         return self
 
@@ -169,6 +178,7 @@ class Recommender:
         threads: int | None = None,
         solver: str = "auto",
         keep_gram: bool = False,
+        expand: bool | str = False,
         scratch: str | Path | None = None,
         cluster: Any = None,
     ) -> Plan:
@@ -187,6 +197,7 @@ class Recommender:
         size = guess(*log) if sized else measure(self.inputs(log).log.matrix)
         options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
         options |= {"solver": self._solver(solver, keep_gram), "scratch": scratch_folder(scratch, solver)}
+        options |= {"expand": expansion.check(self, expand, options["solver"], cluster)}
         clusters.check(self, cluster, solver)
         with clusters.connection(cluster) as connected:
             return self._full_plan(size, FitOptions.parse(cluster=connected, **options))
@@ -403,13 +414,24 @@ class Recommender:
 
         return pruning.prune(self, keep, seed=seed, threads=parallel.count(threads))
 
-    def save(self, path: str | Path, *, metrics: Mapping[str, float] | None = None) -> None:
+    def save(
+        self,
+        path: str | Path,
+        *,
+        metrics: Mapping[str, float] | None = None,
+        expand: bool = False,
+        threads: int | None = None,
+    ) -> None:
         """Write the model to one file; an existing file is replaced when the new one is complete.
 
         Parameters
         ----------
         path : the file to write or replace
         metrics : measured values by name, stored in the file; `monogram inspect` and the web page show them
+        expand : write W in place of the arrays of a dual fit, so that the file is that of a primal model
+            W is computed block by block and is never in memory as a whole, except for TwoStep. This model does not
+            change.
+        threads : of the expansion; by default all cores
         """
         from monogram.models import files
 
@@ -418,4 +440,8 @@ class Recommender:
             for name, value in metrics.items()
         ):
             raise ParameterError(f"metrics = {metrics!r}; expected finite numbers by name, such as {{'ndcg@20': 0.31}}")
-        files.save(self, path, extra=None if metrics is None else {"metrics": dict(metrics)})
+        extra = None if metrics is None else {"metrics": dict(metrics)}
+        if expand:
+            expansion.save(self, path, extra, parallel.count(threads))
+        else:
+            files.save(self, path, extra=extra)

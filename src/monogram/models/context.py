@@ -58,6 +58,7 @@ class FitOptions:
     threads : number of threads
     solver : "auto", or the solver to use
     keep_gram : keep S beside the weights
+    expand : True: expand dual weights to W after the fit; "file": they are expanded when the model is saved
     scratch : folder for the files of a fit on disk; None where no folder was named
     cluster : cluster that does the work; None: this process
     progress : receives the name of a stage and the work done in it since the last call
@@ -68,6 +69,7 @@ class FitOptions:
     threads: int = 1
     solver: str = "auto"
     keep_gram: bool = False
+    expand: bool | str = False
     scratch: Path | None = None
     cluster: Cluster | None = None
     progress: Stage = silent

@@ -50,6 +50,7 @@ class FullRank(InverseModel):
     on_cluster: ClassVar[bool] = True
     updatable: ClassVar[bool] = True
     keeps_gram: ClassVar[bool] = True
+    expands: ClassVar[bool] = True
     reading: ClassVar[Reading] = "heads"
     deql_b: ClassVar[float | None] = None  # the b of DEQL that ranks as this model does, if there is one
     solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", matrix_free.NAME)
@@ -182,7 +183,8 @@ class FullRank(InverseModel):
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
         gram_bytes = size.items**2 * np.dtype(options.dtype).itemsize if options.keep_gram else 0
-        return Extra(bytes=gram_bytes + self.formula().recipe.copied_bytes(size.events))
+        copied = self.formula().recipe.copied_bytes(size.events)
+        return Extra(bytes=gram_bytes + copied, expand=options.expand)
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         recipe, penalties, head = self.formula()

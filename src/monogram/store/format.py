@@ -16,13 +16,34 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Array: TypeAlias = NDArray[Any]
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """A matrix that is computed while it is written, some rows at a time, and is never in memory as a whole."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows to compute at once."""
+
+    def fill(self, out: Array, first: int) -> None:
+        """Fill `out` with the rows that start at `first`."""
+
 
 FORMAT = 1
 KEY = "monogram"
