@@ -211,11 +211,11 @@ def test_a_model_that_holds_its_weights_is_saved_as_it_is(tmp_path):
 def test_what_cannot_be_expanded_is_an_error(tmp_path):
     log = random_log(2, 30, 40)
     model = mg.EASE(l2=5).fit(log, solver="matrix_free")
-    with pytest.raises(ParameterError, match="cannot be expanded; expected.*solver='dual'"):
+    with pytest.raises(ParameterError, match=r"cannot be expanded; expected.*solver='dual'"):
         model.expand()
     with pytest.raises(ParameterError, match="cannot be expanded"):
         mg.Popularity().fit(log).save(tmp_path / "a.mono", expand=True)
-    with pytest.raises(ParameterError, match="Popularity has no dual weights.*EASE"):
+    with pytest.raises(ParameterError, match=r"Popularity has no dual weights.*EASE"):
         mg.Popularity().fit(log, expand=True)
     with pytest.raises(ParameterError, match="expand = 'files'; expected False, True or 'file'"):
         mg.EASE().fit(log, expand="files")
