@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monogram as mg
+from monogram.engine.runtime import memory
 from monogram.errors import MemoryBudgetError, MonogramWarning, ParameterError
 from monogram.models import expansion
 from monogram.weights import Dense, Dual, TwoStepDual
@@ -199,6 +200,18 @@ def test_the_file_holds_the_weights_of_memory(dtype, rows, tmp_path, monkeypatch
     assert stored.report_.solver == "dual, expanded"
     stored.save(tmp_path / "b.mono", metrics={"ndcg@20": 0.5})
     assert (tmp_path / "a.mono").read_bytes() == (tmp_path / "b.mono").read_bytes()
+
+
+def test_the_file_is_written_with_less_memory_than_its_weights_take(tmp_path, monkeypatch):
+    for name in ("weights.dual.BLOCK_BYTES", "store.format.CHUNK", "store.writer.CHUNK"):
+        monkeypatch.setattr(f"monogram.{name}", 1 << 20)
+    rng = np.random.default_rng(0)
+    matrix = sp.random_array((200, 5000), density=0.01, rng=rng, dtype=np.float32, format="csr")
+    model = mg.EASE(l2=50).fit(mg.Interactions.from_csr(matrix, merge="sum"), solver="dual", expand="file")
+    with memory.Peak() as peak:
+        model.save(tmp_path / "a.mono", expand=True, threads=1)
+    assert (tmp_path / "a.mono").stat().st_size > 4 * 5000**2
+    assert peak.bytes is None or peak.bytes < 0.5 * 4 * 5000**2
 
 
 def test_a_model_that_holds_its_weights_is_saved_as_it_is(tmp_path):

@@ -31,6 +31,7 @@ from monogram.store.format import (
     canonical,
     checksum,
     digests_of,
+    written_digests,
 )
 
 ALIGNMENT = 8  # bytes; the header is padded with spaces to a multiple of it
@@ -99,11 +100,10 @@ def _write_rows(path: Path, header: dict[str, Any], tensors: Mapping[str, Array 
         for name in order:
             _write_tensor(file, tensors[name])
         file.flush()
-        mapping, start, written = np.memmap(file, np.uint8, mode="r"), len(head), {}
+        digests, start = {}, len(head)
         for name in order:
-            written[name] = mapping[start : start + _nbytes(tensors[name])]
+            digests[name] = written_digests(path, start, _nbytes(tensors[name]))
             start += _nbytes(tensors[name])
-        digests = digests_of(written)
         file.seek(0)
         file.write(_head(_document(header, tensors, digests), tensors, order))
 
