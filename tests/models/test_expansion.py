@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monogram as mg
+from monogram.engine.inverse.expand import BLOCK_BYTES
 from monogram.engine.runtime import memory
 from monogram.errors import MemoryBudgetError, MonogramWarning, ParameterError
 from monogram.models import expansion
@@ -185,8 +186,7 @@ def test_a_copy_keeps_its_dual_weights():
 @pytest.mark.parametrize("rows", [1, 7, 1000])
 def test_the_file_holds_the_weights_of_memory(dtype, rows, tmp_path, monkeypatch):
     """Written by blocks of any number of rows, the bits are those of the expansion in memory."""
-    monkeypatch.setattr("monogram.weights.dual.LANES", rows)
-    monkeypatch.setattr("monogram.weights.dual.BLOCK_BYTES", 1)
+    monkeypatch.setattr("monogram.weights.dual.block_rows", lambda *_: rows)
     model = mg.DEQL(l2=5).fit(random_log(2, 30, 40), solver="dual", dtype=dtype, expand="file")
     assert isinstance(model.weights_, Dual), "the fit leaves the expansion to the file"
     model.save(tmp_path / "a.mono", expand=True, metrics={"ndcg@20": 0.5}, threads=1)
@@ -203,7 +203,7 @@ def test_the_file_holds_the_weights_of_memory(dtype, rows, tmp_path, monkeypatch
 
 
 def test_the_file_is_written_with_less_memory_than_its_weights_take(tmp_path, monkeypatch):
-    for name in ("weights.dual.BLOCK_BYTES", "store.format.CHUNK", "store.writer.CHUNK"):
+    for name in ("engine.inverse.expand.BLOCK_BYTES", "store.format.CHUNK", "store.writer.CHUNK"):
         monkeypatch.setattr(f"monogram.{name}", 1 << 20)
     rng = np.random.default_rng(0)
     matrix = sp.random_array((200, 5000), density=0.01, rng=rng, dtype=np.float32, format="csr")
@@ -246,12 +246,20 @@ def test_over_the_memory_it_refuses_and_says_what_fits():
     assert isinstance(model.weights_, Dual), "unchanged"
     size = (2_000, 20_000, 100_000)
     dual = mg.EASE().plan(size, solver="dual").chosen.bytes
-    for expand, least in ((True, 4 * (2_000**2 + 20_000**2)), ("file", 4 * 2_000**2)):
-        assert least < mg.EASE().plan(size, solver="dual", expand=expand, threads=1).chosen.bytes < 1.2 * least + 2e7
-    plan = mg.EASE().plan(size, solver="dual", expand=True, memory=2 * dual)
-    with pytest.raises(MemoryBudgetError, match="leave expand out, or give expand='file'"):
-        plan.require()
-    assert mg.EASE().plan(size, solver="dual", expand="file", memory=2 * dual).fits
+    for expand, least in ((True, 4 * (2_000**2 + 20_000**2)), ("file", 4 * 2_000**2 + BLOCK_BYTES * 0.9)):
+        assert least < mg.EASE().plan(size, solver="dual", expand=expand, threads=1).chosen.bytes < 1.1 * least + 2e7
+    budget = dual + 2 * BLOCK_BYTES
+    for solver in ("dual", "auto"):
+        plan = mg.EASE().plan(size, solver=solver, expand=True, memory=budget)
+        with pytest.raises(MemoryBudgetError, match="leave expand out, or give expand='file'"):
+            plan.require()
+        chosen = mg.EASE().plan(size, solver=solver, expand="file", memory=budget)
+        assert chosen.fits
+        assert chosen.chosen.solver == "dual"
+    assert mg.EASE().plan(size, memory="50 MB").chosen.solver == "dual"
+    assert not mg.EASE().plan(size, expand="file", memory="30 MB").fits, "nothing else that can be expanded"
+    with pytest.raises(MemoryBudgetError, match=r"leave expand out[^,]"):
+        mg.TwoStep().plan(size, solver="dual", expand="file", memory=budget).require()
     with pytest.raises(MemoryBudgetError, match="B and B²"):
         mg.TwoStep().fit(random_log(2, 30, 400), solver="dual").expand(memory="1 MB")
 

@@ -179,7 +179,7 @@ class FullRank(InverseModel):
         """The plan of a fit on a log of this size."""
         diagonal = self.formula().head.needs_diagonal
         cost = inverse_costs.matrix_free(size, diagonal, dtype=options.dtype, threads=options.threads)
-        return self.plan_inverse(size, options, (cost,))
+        return self.plan_inverse(size, options, () if options.expand else (cost,))  # it has nothing to expand
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
         gram_bytes = size.items**2 * np.dtype(options.dtype).itemsize if options.keep_gram else 0

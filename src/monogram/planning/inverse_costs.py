@@ -9,7 +9,7 @@ import numpy as np
 
 from monogram.engine.inverse import matrix_free as solver
 from monogram.engine.inverse import probing, ridge_path
-from monogram.engine.inverse.expand import buffer_bytes
+from monogram.engine.inverse.expand import block_rows, buffer_bytes
 from monogram.engine.inverse.tile_store import disk_bytes
 from monogram.engine.inverse.tiled_cholesky import HELD, tile_size
 from monogram.engine.runtime import parallel
@@ -67,16 +67,17 @@ def dense(
 def _expanded(cost: Cost, size: Size, extra: Extra, itemsize: int, threads: int, rate: float) -> Cost:
     """The cost of a dual inverse and of its expansion to the weights."""
     flops = EXPANSION * size.events * (size.users + size.items) + 2.0 * extra.products * float(size.items) ** 3
-    square = 0 if extra.expand == "file" else (1 + extra.products) * size.items**2 * itemsize
-    rows = (("expand", float(size.items), "rows"),) if square else ()
+    needed = cost.bytes + buffer_bytes(size.users, itemsize, threads)
+    cost = replace(cost, flops=cost.flops + flops, seconds=cost.seconds + flops / rate)
+    if extra.expand == "file":
+        return replace(cost, bytes=needed + block_rows(size.items, itemsize, threads) * size.items * itemsize)
+    square = (1 + extra.products) * size.items**2 * itemsize
     return replace(
         cost,
-        bytes=cost.bytes + square + buffer_bytes(size.users, itemsize, threads),
-        flops=cost.flops + flops,
-        seconds=cost.seconds + flops / rate,
-        stages=cost.stages + rows,
-        advice=cost.advice or ("leave expand out, or give expand='file'" if square else ""),
-        avoidable=cost.avoidable or square,
+        bytes=needed + square,
+        stages=(*cost.stages, ("expand", float(size.items), "rows")),
+        advice="leave expand out" + (", or give expand='file'" if not extra.products else ""),
+        avoidable=square,
     )
 
 

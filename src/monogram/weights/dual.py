@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.inverse.dual import DualInverse, dual_solve, exact_columns
-from monogram.engine.inverse.expand import LANES, buffer_bytes, expand_rows
+from monogram.engine.inverse.expand import block_rows, buffer_bytes, expand_rows
 from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime import memory, parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
@@ -22,8 +22,6 @@ from monogram.errors import MemoryBudgetError
 from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part, warn_not_converged
 from monogram.weights.dense import Dense
 from monogram.weights.update_state import UpdateState, rounded_scale
-
-BLOCK_BYTES = 1 << 27  # of the rows of W that are computed at once for a file
 
 
 class Dual(Weights):
@@ -204,8 +202,7 @@ class Expansion:
         self.dual, self.threads, self.dtype = dual, threads, dual.inverse.dtype
         n = len(dual.penalties)
         self.shape = n, n
-        together = LANES * threads
-        self.rows = min(n, max(1, BLOCK_BYTES // (together * n * self.dtype.itemsize)) * together)
+        self.rows = block_rows(n, self.dtype.itemsize, threads)
         state = dual.update_state
         c = DualInverse(dual.inverse, dual.by_item, dual.penalties, threads).diagonal if state is None else state.c
         theta = -dual.scale * c * dual.penalties

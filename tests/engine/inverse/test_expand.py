@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monogram.engine.inverse.dual import dual_inverse
-from monogram.engine.inverse.expand import LANES, buffer_bytes, expand_rows
+from monogram.engine.inverse.expand import BLOCK_BYTES, LANES, block_rows, buffer_bytes, expand_rows
 
 EDGES = (1, 2, LANES - 1, LANES, LANES + 1, 2 * LANES + 5)
 
@@ -70,6 +70,14 @@ def test_more_users_than_are_summed_at_once(dtype):
     expand_rows(found.inverse, found.by_item, 1 / penalties, -1 / penalties, out)
     off = ~np.eye(20, dtype=bool)
     np.testing.assert_allclose(out[off], exact[off], atol=(1e-5 if dtype == "float32" else 1e-13) * exact.max())
+
+
+@given(items=st.integers(1, 10**6), itemsize=st.sampled_from([4, 8]), threads=st.integers(1, 64))
+def test_blocks_for_a_file_are_bounded_and_keep_the_threads_busy(items, itemsize, threads):
+    rows = block_rows(items, itemsize, threads)
+    assert 1 <= rows <= items
+    assert rows == items or rows % (LANES * threads) == 0
+    assert rows * items * itemsize <= max(BLOCK_BYTES, LANES * threads * items * itemsize)
 
 
 def test_the_buffers_are_those_of_the_threads():

@@ -17,6 +17,7 @@ from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.runtime.jit import kernel
 
 LANES = 32  # rows of M summed together: two cache lines of float32
+BLOCK_BYTES = 1 << 27  # of the rows that are computed at once where they go to a file
 USERS = 2048  # entries of p summed together, so that the sums stay in the fastest cache
 
 
@@ -49,6 +50,12 @@ def expand_rows(
         _gathered(lanes, *arrays, *factors, np.empty(LANES), out[start:stop])
 
     parallel.parallel_for(rows, len(out), LANES, threads, done)
+
+
+def block_rows(items: int, itemsize: int, threads: int) -> int:
+    """How many rows to compute at once where they go to a file: a multiple of those that the threads sum together."""
+    together = LANES * threads
+    return min(items, max(1, BLOCK_BYTES // (together * items * itemsize)) * together)
 
 
 def buffer_bytes(users: int, itemsize: int, threads: int) -> int:
