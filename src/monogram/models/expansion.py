@@ -97,7 +97,8 @@ def _expanded(
     report.solver = EXPANDED
     report.tick("expand")
     state = dense.update_state
-    if state is not None and state.scale is not None and (state.scale != 0).all():
+    readable = state is not None and state.scale is not None and np.isfinite(state.scale).all() and state.scale.all()
+    if state is not None and readable:
         warned = not exact_enough(report)
         data = cast("InverseModel", model).formula().recipe.data(matrix, report.unit)
         report.residual, report.error = certificate(data, state.penalties, dense.read_inverse(data))

@@ -27,9 +27,9 @@ EIGEN = {"float32": 14.0, "float64": 6.5}  # the eigendecomposition, relative to
 SMALL_EIGEN = 600  # added to n in that term: small decompositions take longer than their flops
 ROW_SUM = 25.0  # to add one entry of a row of weights to a score
 PRODUCT = 0.75  # a flop of a plain matrix product
-EXPANSION = 30.0  # one of the events·(users + items) multiply-adds from a dual inverse to the weights
+EXPANSION = 40.0  # one of the events·(users + items) multiply-adds from a dual inverse to the weights
 
-EXPANSION_SECONDS = 2.5e-10  # the same multiply-add, on one thread: for an estimate without a measurement
+EXPANSION_SECONDS = 3e-10  # the same multiply-add, on one thread: for an estimate without a measurement
 READ_RATE = 2e10  # bytes of K⁻¹ read in a second, assumed
 READS = 2  # how often K⁻¹ is read to rank for one new history
 
