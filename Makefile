@@ -53,6 +53,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/spectral.py
 	$(BIN)/python benchmarks/tuning.py
 	$(BIN)/python benchmarks/updates.py
+	$(BIN)/python benchmarks/expand.py --users 6000 --items 12000 --serve
 	$(BIN)/python benchmarks/disk.py 6000 '60 MB'
 	$(BIN)/python benchmarks/cluster.py
 

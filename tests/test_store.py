@@ -618,3 +618,58 @@ class TestSaving:
         monkeypatch.chdir(tmp_path)
         store.save("m", HEADER, TENSORS)
         assert_same(store.load("m"), TENSORS)
+
+
+class Computed:
+    """A matrix whose rows are computed while they are written."""
+
+    def __init__(self, array: np.ndarray, rows: int) -> None:
+        self.array, self.rows, self.asked = array, rows, []
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def fill(self, out: np.ndarray, first: int) -> None:
+        self.asked.append((first, len(out)))
+        out[:] = self.array[first : first + len(out)]
+
+
+@given(
+    seed=st.integers(0, 100),
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    rows=st.integers(1, 12),
+    dtype=st.sampled_from(["float32", "float64"]),
+    name=st.sampled_from(["weights", "a", "zz", 'ß"\\']),
+)
+@settings(max_examples=30)
+def test_a_tensor_computed_by_rows_gives_the_bytes_of_an_array(seed, shape, rows, dtype, name):
+    array = np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    source = Computed(array, rows)
+    with tempfile.TemporaryDirectory() as folder:
+        plain, computed = Path(folder) / "plain", Path(folder) / "computed"
+        store.save(plain, HEADER, TENSORS | {name: array})
+        store.save(computed, HEADER, TENSORS | {name: source})
+        assert plain.read_bytes() == computed.read_bytes()
+        assert_same(store.load(computed), TENSORS | {name: array})
+    assert all(number <= rows for _, number in source.asked), "a block has no more rows than asked for"
+
+
+def test_a_tensor_computed_by_rows_may_be_larger_than_a_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr(format, "CHUNK", 64)
+    monkeypatch.setattr(writer, "CHUNK", 64)
+    array = np.arange(100, dtype=np.float64).reshape(10, 10)
+    store.save(tmp_path / "a", HEADER, TENSORS | {"rows": Computed(array, 3)})
+    assert_same(store.load(tmp_path / "a"), TENSORS | {"rows": array})
+
+
+def test_a_computation_that_fails_leaves_the_former_file(path: Path):
+    before = path.read_bytes()
+
+    class Failing(Computed):
+        def fill(self, out: np.ndarray, first: int) -> None:
+            if first:
+                raise ParameterError("no more rows")
+            super().fill(out, first)
+
+    with pytest.raises(ParameterError, match="no more rows"):
+        store.save(path, HEADER, {"rows": Failing(np.ones((4, 4)), 2)})
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path], "the incomplete file is gone"

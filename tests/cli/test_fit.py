@@ -85,9 +85,34 @@ def test_with_its_gram(program, log, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_expanded_weights_go_to_the_file(program, log, tmp_path):
+    done = program("fit", log, "-o", tmp_path / "a.mono", "--l2", 5, "--expand", "--solver", "dual", "--json")
+    assert done.code == 0, done.err
+    summary = json.loads(done.out)
+    assert summary["solver"] == "dual, expanded"
+    assert summary["seconds"]["expand"] > 0
+    assert "expanded the dual weights into the file" in done.err
+    found = mg.load(tmp_path / "a.mono")
+    assert found.weights_.kind == "dense"
+    expected = mg.EASE(l2=5).fit(mg.read(log, quiet=True), solver="primal").item_weights()
+    np.testing.assert_allclose(found.item_weights(), expected, atol=1e-5)
+    shown = program("inspect", tmp_path / "a.mono").out
+    assert "dual, expanded" in shown
+    assert "dense" in shown
+
+
+def test_a_primal_fit_needs_no_expansion(program, log, tmp_path):
+    done = program("fit", log, "-o", tmp_path / "a.mono", "--l2", 5, "--expand", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["solver"] == "primal", "the log has more users than items"
+    assert "expanded the dual weights" not in done.err
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
+        (("--model", "lrr", "--expand"), "LRR has no dual weights to expand; leave expand out, or use one of EASE"),
+        (("--solver", "primal", "--expand"), "with solver='primal', which computes no dual inverse"),
         (("--model", "lrr", "--keep-gram"), "LRR keeps no Gram; leave keep_gram out, or use one of EASE"),
         (
             ("--model", "ease", "--keep-gram", "--solver", "dual"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.flags import KeepGram, Neighbours, Solver, column_flags, make_model, model_flags, split_solver
+from monogram.cli.flags import Expand, KeepGram, Neighbours, Solver, column_flags, make_model, model_flags, split_solver
 from monogram.cli.output import check_output, print_json, print_stderr, read_log, warnings_on_stderr
 from monogram.cli.shared_options import ClusterAddress, Json, Memory, ModelName, Scratch, Threads
 
@@ -30,6 +31,7 @@ def command(
     solver: Solver = None,
     keep_gram: KeepGram = False,
     neighbours: Neighbours = None,
+    expand: Expand = False,
     memory: Memory = None,
     scratch: Scratch = None,
     threads: Threads = None,
@@ -38,12 +40,13 @@ def command(
 ) -> None:
     """Fit a model to a log and write a model file."""
     from monogram.models import clusters
+    from monogram.models.report import EXPANDED
 
     chosen = split_solver(model, solver, parameters)
     if chosen == "disk" and scratch is None:
         scratch = output.absolute().parent
     options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
-    options["neighbours"] = neighbours
+    options |= {"neighbours": neighbours, "expand": "file" if expand else False}
     options |= {"solver": chosen, "scratch": scratch}
     recommender = make_model(model, parameters)
     check_output(output, log)
@@ -55,12 +58,17 @@ def command(
             with warnings_on_stderr():
                 recommender.fit(data, **options, progress=progress, cluster=connected)
             progress.stop()
-            recommender.save(output)
-    print_stderr(str(recommender.report_))
+            report = dataclasses.asdict(recommender.report_)
+            print_stderr(str(recommender.report_))
+            start = time.perf_counter()
+            recommender.save(output, expand=expand, threads=threads)
+    if expand and recommender.weights_.expansion is not None:
+        report["solver"], report["seconds"] = EXPANDED, report["seconds"] | {"expand": time.perf_counter() - start}
+        print_stderr(f"expanded the dual weights into the file in {report['seconds']['expand']:.2f} s")
     print_stderr(f"wrote {output}")
     if json:
         summary = {"model": model, "parameters": recommender.params(), "output": str(output)}
-        print_json(summary | dataclasses.asdict(recommender.report_))
+        print_json(summary | report)
 
 
 class FitProgress:

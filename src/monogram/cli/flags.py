@@ -159,6 +159,16 @@ KeepGram = Annotated[
 ]
 
 
+Expand = Annotated[
+    bool,
+    typer.Option(
+        "--expand",
+        help="Full-rank models and two_step: after a dual fit write the expanded weights to the file; the model "
+        "then answers as quickly as a primal one.",
+    ),
+]
+
+
 def split_solver(name: str, solvers: list[str] | None, parameters: dict[str, Any]) -> str:
     """The solver of `fit`; a value of the model's own parameter `solver` goes to `parameters`."""
     from monogram.models.registry import model_class

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.flags import KeepGram, Neighbours, Solver, column_flags, make_model, model_flags, split_solver
+from monogram.cli.flags import Expand, KeepGram, Neighbours, Solver, column_flags, make_model, model_flags, split_solver
 from monogram.cli.output import print_json, read_log
 from monogram.cli.shared_options import ClusterAddress, Json, Memory, ModelName, Scratch, Threads
 from monogram.errors import ParameterError
@@ -28,6 +28,7 @@ def command(
     solver: Solver = None,
     keep_gram: KeepGram = False,
     neighbours: Neighbours = None,
+    expand: Expand = False,
     scratch: Scratch = None,
     threads: Threads = None,
     cluster: ClusterAddress = None,
@@ -50,7 +51,7 @@ def command(
     recommender = make_model(model, parameters)
     log_or_size = parse_size(size) if size is not None else read_log(str(log), columns)
     options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
-    options["neighbours"] = neighbours
+    options |= {"neighbours": neighbours, "expand": "file" if expand else False}
     with clusters.connection(cluster) as connected:
         plan = recommender.plan(log_or_size, **options, solver=chosen, scratch=scratch, cluster=connected)
     if as_json:

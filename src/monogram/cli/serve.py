@@ -37,6 +37,13 @@ def command(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare every model file with its checksums when it is loaded.")
     ] = False,
+    expand: Annotated[
+        bool,
+        typer.Option(
+            "--expand/--no-expand",
+            help="Expand the weights of a dual model that would rank slowly, if memory allows; the file stays.",
+        ),
+    ] = True,
     updates: Annotated[
         bool,
         typer.Option(
@@ -88,6 +95,7 @@ def command(
         cors=tuple(cors or ()),
         watch=watch,
         verify=verify,
+        expand=expand,
         events=database,
         refresh=refresh,
         snapshot=snapshot,

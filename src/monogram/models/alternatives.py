@@ -18,7 +18,7 @@ def fitting(size: Size, options: FitOptions, *, without: str = "") -> tuple[Alte
     without : name of a model to leave out
     """
     alternatives = []
-    plain = replace(options, solver="auto", keep_gram=False, cluster=None, scratch=None)
+    plain = replace(options, solver="auto", keep_gram=False, expand=False, cluster=None, scratch=None)
     for model_class in usable():
         for parameters in () if model_class.name == without else model_class.lean_settings:
             needed = model_class(**parameters).plan_size(size, plain).chosen.bytes

@@ -21,7 +21,7 @@ from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import silent
 from monogram.errors import MonogramWarning, NotFittedError, ParameterError
-from monogram.models import alternatives, clusters, parameters
+from monogram.models import alternatives, clusters, expansion, parameters
 from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.context import (
     SOLVERS,
@@ -67,6 +67,7 @@ class Recommender:
     on_cluster: ClassVar[bool] = False  # whether the model can be fitted on a cluster
     updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
     keeps_gram: ClassVar[bool] = False  # whether fit(keep_gram=True) can keep the Gram beside the weights
+    expands: ClassVar[bool] = False  # whether the weights of a dual fit can be expanded
     # Parameters with which the model takes far less memory than a square array, the best first. The error message of a
     # fit over its memory budget names the first that fits.
     lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ()
@@ -109,6 +110,7 @@ class Recommender:
         solver: str = "auto",
         keep_gram: bool = False,
         neighbours: int | None = None,
+        expand: bool | str = False,
         scratch: str | Path | None = None,
         progress: Callable[[str, float], None] | None = None,
         cluster: Any = None,
@@ -132,6 +134,11 @@ class Recommender:
             Full-rank models with solver="local": each item is regressed on at most so many other items, those that
             share a user with it and have the largest S_ij/√(d_i + ℓ_i). The report says how much twice as many would
             gain.
+        expand : bool, or "file"
+            Full-rank models and TwoStep: after a dual fit compute W, a square array over the items, so that the model
+            answers as quickly as a primal one. "auto" then chooses the quicker of the primal fit, and the dual fit with
+            the expansion. With "file" the expansion is planned but left to `save(path, expand=True)`, which writes W
+            to the file block by block: the two squares are never in memory together.
         scratch : folder, optional
             The folder for the large files of a fit on disk. Where it is given, "auto" uses the disk if nothing fits in
             memory. With solver="disk" the default is the system's folder for temporary files. The files are deleted
@@ -151,6 +158,7 @@ class Recommender:
         options: dict[str, Any] = {"dtype": check_dtype(dtype), "threads": parallel.count(threads)}
         options |= {"solver": self._solver(solver, keep_gram), "keep_gram": keep_gram, "progress": progress}
         options["neighbours"] = check_neighbours(neighbours, options["solver"], self.solvers)
+        options |= {"expand": expansion.check(self, expand, options["solver"], cluster)}
         inputs = self.inputs(log)
         with clusters.connection(cluster) as connected:
             scratch = scratch_folder(scratch, solver)
@@ -171,7 +179,8 @@ class Recommender:
             report.tick("compile")
             with memory_.Peak() as peak:
                 weights = self._fit(inputs, options, report)
-            report.tick("weights")
+                report.tick("weights")
+                weights = expansion.after_fit(self, weights, inputs, options, report)
         self.adopt(inputs.log, weights, report.build(peak.bytes))
         return self
 
@@ -185,6 +194,7 @@ class Recommender:
         solver: str = "auto",
         keep_gram: bool = False,
         neighbours: int | None = None,
+        expand: bool | str = False,
         scratch: str | Path | None = None,
         cluster: Any = None,
     ) -> Plan:
@@ -204,6 +214,7 @@ class Recommender:
         options: dict[str, Any] = {"dtype": dtype, "memory": memory, "threads": threads, "keep_gram": keep_gram}
         options |= {"solver": self._solver(solver, keep_gram), "scratch": scratch_folder(scratch, solver)}
         options["neighbours"] = check_neighbours(neighbours, options["solver"], self.solvers)
+        options |= {"expand": expansion.check(self, expand, options["solver"], cluster)}
         clusters.check(self, cluster, solver)
         with clusters.connection(cluster) as connected:
             return self._full_plan(size, FitOptions.parse(cluster=connected, **options))
@@ -420,13 +431,24 @@ class Recommender:
 
         return pruning.prune(self, keep, seed=seed, threads=parallel.count(threads))
 
-    def save(self, path: str | Path, *, metrics: Mapping[str, float] | None = None) -> None:
+    def save(
+        self,
+        path: str | Path,
+        *,
+        metrics: Mapping[str, float] | None = None,
+        expand: bool = False,
+        threads: int | None = None,
+    ) -> None:
         """Write the model to one file; an existing file is replaced when the new one is complete.
 
         Parameters
         ----------
         path : the file to write or replace
         metrics : measured values by name, stored in the file; `monogram inspect` and the web page show them
+        expand : write W in place of the arrays of a dual fit, so that the file is that of a primal model
+            W is computed block by block and is never in memory as a whole, except for TwoStep. This model does not
+            change.
+        threads : of the expansion; by default all cores
         """
         from monogram.models import files
 
@@ -435,4 +457,8 @@ class Recommender:
             for name, value in metrics.items()
         ):
             raise ParameterError(f"metrics = {metrics!r}; expected finite numbers by name, such as {{'ndcg@20': 0.31}}")
-        files.save(self, path, extra=None if metrics is None else {"metrics": dict(metrics)})
+        extra = None if metrics is None else {"metrics": dict(metrics)}
+        if expand:
+            expansion.save(self, path, extra, parallel.count(threads))
+        else:
+            files.save(self, path, extra=extra)

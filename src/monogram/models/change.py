@@ -24,7 +24,7 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.errors import MemoryBudgetError, NumericalError, ParameterError, warn
 from monogram.models.inverse import item_counts, same_penalties, user_weight_roots
-from monogram.models.report import FROZEN, Report, ReportBuilder
+from monogram.models.report import EXPANDED, FROZEN, Report, ReportBuilder
 from monogram.weights import Dense, Dual, Weights
 from monogram.weights.update_state import UpdateState, check_scale, rounded_scale
 
@@ -312,7 +312,7 @@ def _report(
     """The report of an update; `at_fit` and `accuracy` are residual and error of the last fit and of the update."""
     return replace(
         before,
-        solver="primal" if before.solver == "disk" else before.solver,
+        solver="primal" if before.solver in ("disk", EXPANDED) else before.solver,
         threads=resources.threads,
         seconds=resources.report.seconds,
         residual=accuracy[0],

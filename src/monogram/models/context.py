@@ -80,6 +80,7 @@ class FitOptions:
     solver : "auto", or the solver to use
     keep_gram : keep S beside the weights
     neighbours : most candidates of an item in a local fit; None: the default number
+    expand : True: expand dual weights to W after the fit; "file": they are expanded when the model is saved
     scratch : folder for the files of a fit on disk; None where no folder was named
     cluster : cluster that does the work; None: this process
     progress : receives the name of a stage and the work done in it since the last call
@@ -91,6 +92,7 @@ class FitOptions:
     solver: str = "auto"
     keep_gram: bool = False
     neighbours: int | None = None
+    expand: bool | str = False
     scratch: Path | None = None
     cluster: Cluster | None = None
     progress: Stage = silent

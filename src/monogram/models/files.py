@@ -17,9 +17,10 @@ from monogram.data.interactions import Interactions
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, ModelFileError, MonogramError, StorageError
 from monogram.models.registry import MODELS
-from monogram.models.report import Pruning, Report
-from monogram.weights import from_tensors
+from monogram.models.report import EXPANDED, Pruning, Report
+from monogram.weights import Dense, from_tensors
 from monogram.weights.common import checked
+from monogram.weights.dual import Expansion
 from monogram.weights.update_state import UpdateState
 
 if TYPE_CHECKING:
@@ -35,24 +36,31 @@ def save(
     extra: dict[str, Any] | None = None,
     mark: str = "",
     check: Callable[[], None] | None = None,
+    expansion: Expansion | None = None,
 ) -> None:
     """Write a fitted model; `extra` are further entries of the header, which the model's own entries override.
 
-    For `mark` and `check` see `store.save`.
+    With an `expansion` of its dual weights, the file gets W in their place, computed while it is written. For `mark`
+    and `check` see `store.save`.
     """
     log, weights = model.fitted()
+    kind, state, report = weights.kind, weights.update_state, model.report_
+    arrays: dict[str, Any] = weights.tensors() if expansion is None else {Dense.tensor: expansion}
+    if expansion is not None:
+        kind, state = Dense.kind, expansion.update_state
+        report = dataclasses.replace(report, solver=EXPANDED)
     header: dict[str, Any] = {
         "model": model.name,
         "parameters": _plain(model.params()),
-        "weights": weights.kind,
-        "report": _plain(dataclasses.asdict(model.report_)),
+        "weights": kind,
+        "report": _plain(dataclasses.asdict(report)),
     }
     header = (extra or {}) | header
     if model.pruning_ is not None:
         header["pruning"] = dataclasses.asdict(model.pruning_)
     log_header, tensors = log_tensors(log)
-    tensors |= {f"weights.{name}": tensor for name, tensor in weights.tensors().items()}
-    tensors |= _update_tensors(weights.update_state)
+    tensors |= {f"weights.{name}": tensor for name, tensor in arrays.items()}
+    tensors |= _update_tensors(state)
     with _keep_scratch_on_error(weights):
         store.save(path, header | log_header, tensors, mark=mark, check=check)
 

@@ -53,6 +53,7 @@ class FullRank(InverseModel):
     on_cluster: ClassVar[bool] = True
     updatable: ClassVar[bool] = True
     keeps_gram: ClassVar[bool] = True
+    expands: ClassVar[bool] = True
     reading: ClassVar[Reading] = "heads"
     deql_b: ClassVar[float | None] = None  # the b of DEQL that ranks as this model does, if there is one
     solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, "disk", local.NAME, matrix_free.NAME)
@@ -187,11 +188,12 @@ class FullRank(InverseModel):
             inverse_costs.local(size, options.candidates, **settings),
             inverse_costs.matrix_free(size, diagonal, **settings),
         )
-        return self.plan_inverse(size, options, others)
+        return self.plan_inverse(size, options, () if options.expand else others)  # they have nothing to expand
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
         gram_bytes = size.items**2 * np.dtype(options.dtype).itemsize if options.keep_gram else 0
-        return Extra(bytes=gram_bytes + self.formula().recipe.copied_bytes(size.events))
+        copied = self.formula().recipe.copied_bytes(size.events)
+        return Extra(bytes=gram_bytes + copied, expand=options.expand)
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         recipe, penalties, head = self.formula()

@@ -30,7 +30,7 @@ from monogram.models.advice import inverse_advice, warn_of_restart
 from monogram.models.context import FitInputs, FitOptions, check_dtype, check_solver
 from monogram.models.heads import Formula, ZeroDiagonal
 from monogram.models.recipe import GramRecipe, Penalties
-from monogram.models.report import Report, ReportBuilder
+from monogram.models.report import EXPANDED, Report, ReportBuilder
 from monogram.planning import choice
 from monogram.planning.cost import Cost, Extra
 from monogram.planning.inverse_costs import beside_tiles
@@ -406,7 +406,7 @@ def check_accuracy(report: ReportBuilder) -> None:
     if not (np.isfinite(report.residual) and np.isfinite(report.error or 0)):
         raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
     if not exact_enough(report):
-        other = "primal" if report.solver == "dual" else "dual"
+        other = "primal" if report.solver in ("dual", EXPANDED) else "dual"
         advice = f"use dtype='float64', or try solver='{other}'" if report.dtype == "float32" else "raise l2"
         warn(
             f"this fit is not exact: its residual is {report.residual:.1e} (good: below {WORST_RESIDUAL:g}), and the "

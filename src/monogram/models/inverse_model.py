@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from monogram.models import inverse
+from monogram.engine.runtime import parallel
+from monogram.models import expansion, inverse
 from monogram.models.abilities import Reading, SharedFit
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
@@ -30,6 +31,18 @@ class InverseModel(Recommender):
         """The inverse of the model's recipe and penalties."""
         return SharedFit("inverse", self.formula().shared, self.reading)
 
+    def expand(self, *, memory: int | float | str | None = None, threads: int | None = None) -> Self:
+        """Replace the weights of a dual fit by W, a square array over the items: the model then ranks as a primal one.
+
+        Ranks, explanations and updates stay as they were, up to rounding. Both square arrays must fit in memory for a
+        moment; `save(path, expand=True)` writes W to a file without that. A model that holds W is returned as it is.
+
+        Parameters
+        ----------
+        memory, threads : as for `fit`; the memory is that in addition to the present weights
+        """
+        return expansion.expand(self, memory, parallel.count(threads))
+
     def inputs(self, source: Any) -> FitInputs:
         """Inputs from a log, from an `Inverse` of a log, or from a fitted model whose weights contain an inverse."""
         if isinstance(source, Recommender):
@@ -42,6 +55,8 @@ class InverseModel(Recommender):
 
     def _warm(self, options: FitOptions) -> None:
         inverse.warm(self.formula().recipe, options.dtype)
+        if options.expand:
+            expansion.warm(self.formula().recipe, options.dtype)
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """The plan of a fit on a log of this size."""

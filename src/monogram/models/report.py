@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from monogram.planning.plan import Plan
 
 FROZEN = "penalties frozen"  # note of an update that does not change the penalties
+EXPANDED = "dual, expanded"  # solver of weights W that were computed from a dual inverse
 LENGTH = 20  # length of the lists that are compared after pruning
 
 
@@ -22,8 +23,8 @@ class Report:
 
     Attributes
     ----------
-    solver : "primal", "dual", "disk", "local", "matrix_free" or "none"; for a spectrum the side and the method, or
-        "reused"; on a cluster "cluster (one worker)", "cluster (tiles)", or "cluster" and the method
+    solver : "primal", "dual", "dual, expanded", "disk", "local", "matrix_free" or "none"; for a spectrum the side and
+        the method, or "reused"; on a cluster "cluster (one worker)", "cluster (tiles)", or "cluster" and the method
     dtype : working precision
     threads : number of threads
     seconds : by stage (compile: kernels, the first time on a machine)

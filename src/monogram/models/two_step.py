@@ -14,7 +14,7 @@ from monogram.engine.gram.operators import Operator
 from monogram.engine.gram.probes import probe_items
 from monogram.engine.inverse import local
 from monogram.engine.lowrank import spectrum
-from monogram.engine.runtime.arrays import Float, Float64
+from monogram.engine.runtime.arrays import Float
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import ParameterError, warn
 from monogram.models.abilities import Reading
@@ -35,8 +35,8 @@ from monogram.planning.lowrank_costs import two_step_extra
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size
 from monogram.weights import Dense, TwoStepDual, TwoStepSparse, Weights
+from monogram.weights.two_step_dual import two_step_product
 
-ROWS = 1024  # rows of the weights to which the projection is added at once, to bound the memory
 ITEM_POWER = Search((-0.2, -0.1, 0.0, 0.1, 0.2), "plain", free=True, only_with_shift=True)
 SECOND = Search((0.5, 0.6, 0.7, 0.8, 0.9, 1.0), "plain", free=True, order=1)
 LOW_PASS = Search((0.0, 0.1, 0.2, 0.4, 0.8), "plain", free=True, order=1)
@@ -62,6 +62,7 @@ class TwoStep(InverseModel):
     name: ClassVar[str] = "two_step"
     reading: ClassVar[Reading] = "two_steps"
     solvers: ClassVar[tuple[str, ...]] = (*SOLVERS, local.NAME)
+    expands: ClassVar[bool] = True
     l2: float = param(50.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     dropout: float = param(0.2, "probability with which an entry is hidden", low=0, high=1, below=True, search=DROPOUT)
     second: float = param(0.8, "share of the second step in a score", low=0, high=1, search=SECOND)
@@ -89,7 +90,8 @@ class TwoStep(InverseModel):
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
         copied = self.formula().recipe.copied_bytes(size.events)
-        return two_step_extra(size, self.directions, dtype=options.dtype, threads=options.threads, copied=copied)
+        extra = two_step_extra(size, self.directions, dtype=options.dtype, threads=options.threads, copied=copied)
+        return replace(extra, expand=bool(options.expand))  # B² needs all of B in memory, also on the way to a file
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """The plan of a fit on a log of this size; with the local solver B² is not formed."""
@@ -97,7 +99,7 @@ class TwoStep(InverseModel):
         extra = two_step_extra(size, self.directions, dtype=options.dtype, threads=options.threads)
         stages = (*extra.stages, *cost.stages)
         cost = replace(cost, bytes=cost.bytes + extra.bytes, flops=cost.flops + extra.flops, stages=stages)
-        return self.plan_inverse(size, options, (cost,))
+        return self.plan_inverse(size, options, () if options.expand else (cost,))
 
     def _warm(self, options: FitOptions) -> None:
         if options.solver == local.NAME:
@@ -125,7 +127,7 @@ class TwoStep(InverseModel):
         popularity = user_weights.popularity(solved.counts, self.item_power)
         first = solved.into_weights(log, head, options.threads)
         if isinstance(first, Dense):
-            return Dense(_product(first.matrix, self.second, popularity, basis))
+            return Dense(two_step_product(first.matrix, self.second, popularity, basis))
         weights = TwoStepDual(first, self.second, popularity, basis)
         _check_scores(weights, log, options.threads, report)
         return weights
@@ -156,16 +158,3 @@ def _check_scores(weights: TwoStepDual, log: Interactions, threads: int, report:
     if not warned or not math.isfinite(report.error):
         check_accuracy(report)
     report.tick("residual")
-
-
-def _product(matrix: Float, second: float, factors: Float64, basis: Float | None) -> Float:
-    """The weights ((1 − second)·B + second·B² + basis·basisᵀ)·diag(factors); the array of B is overwritten."""
-    out = matrix @ matrix
-    out *= second
-    matrix *= 1 - second
-    out += matrix
-    if basis is not None:
-        for start in range(0, len(out), ROWS):
-            out[start : start + ROWS] += basis[start : start + ROWS] @ basis.T
-    out *= factors.astype(out.dtype)
-    return out

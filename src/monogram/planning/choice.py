@@ -81,7 +81,7 @@ def choose(
     dtype = np.dtype(dtype)
     dense = {name: inverse_costs.dense(name, size, dtype=dtype, threads=threads, extra=extra) for name in solvers}
     if solver == "auto":
-        chosen, why = _automatic(dense, others, budget, disk_space)
+        chosen, why = _automatic(dense, others, budget, disk_space, bool(extra.expand))
     else:
         chosen, why = (dense | {cost.solver: cost for cost in others})[solver], ""
     costs = (*dense.values(), *others)
@@ -89,13 +89,13 @@ def choose(
 
 
 def _automatic(
-    dense: dict[str, Cost], others: tuple[Cost, ...], budget: int, disk_space: int | None
+    dense: dict[str, Cost], others: tuple[Cost, ...], budget: int, disk_space: int | None, expand: bool = False
 ) -> tuple[Cost, str]:
     """The solver that "auto" chooses, and the reason; where nothing fits, the solver that takes the least memory."""
     smallest = min(dense.values(), key=lambda cost: cost.bytes)
     fitting = [cost for cost in dense.values() if cost.bytes <= budget]
     if len(fitting) == 2:
-        return _primal_or_dual(dense["primal"], dense["dual"])
+        return _primal_or_dual(dense["primal"], dense["dual"], expand)
     if fitting:
         return smallest, f"{smallest.solver}: the other is over the budget" if len(dense) > 1 else ""
     allowed = [cost for cost in others if cost.disk <= (disk_space or 0)]
@@ -107,9 +107,13 @@ def _automatic(
     return min((smallest, *allowed), key=lambda cost: cost.bytes), ""
 
 
-def _primal_or_dual(primal: Cost, dual: Cost) -> tuple[Cost, str]:
-    """The solver to use where both fit, and the reason."""
+def _primal_or_dual(primal: Cost, dual: Cost, expand: bool) -> tuple[Cost, str]:
+    """The solver to use where both fit, and the reason; expanded dual weights rank as quickly as primal ones."""
     ratio = primal.flops / dual.flops
+    if expand and ratio > 1:
+        return dual, f"dual, then expanded: it takes {1 / ratio:.2g} of the time of the primal"
+    if expand:
+        return primal, "primal: the dual and its expansion are not quicker"
     if ratio >= DUAL_ADVANTAGE:
         return dual, f"dual: {ratio:.2g} times fewer flops than primal"
     return primal, f"primal: it ranks more quickly, and the dual is not {DUAL_ADVANTAGE:g} times cheaper"

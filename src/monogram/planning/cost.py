@@ -51,6 +51,7 @@ class Extra:
     columns : columns that the inverse is multiplied with
     stages : long parts that follow those of the inverse
     products : products of a primal inverse with itself; each takes one more square array
+    expand : True: a dual inverse is expanded to the weights W in memory; "file": W is written to a file instead
     advice, avoidable : as those of `Cost`
     """
 
@@ -59,6 +60,7 @@ class Extra:
     columns: int = 0
     stages: Stages = ()
     products: int = 0
+    expand: bool | str = False
     advice: str = ""
     avoidable: int = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from monogram.engine.inverse import local as local_solver
 from monogram.engine.inverse import matrix_free as solver
 from monogram.engine.inverse import probing, ridge_path
+from monogram.engine.inverse.expand import block_rows, buffer_bytes
 from monogram.engine.inverse.tile_store import disk_bytes
 from monogram.engine.inverse.tiled_cholesky import HELD, tile_size
 from monogram.engine.runtime import parallel
@@ -28,6 +30,11 @@ EIGEN = {"float32": 14.0, "float64": 6.5}  # the eigendecomposition, relative to
 SMALL_EIGEN = 600  # added to n in that term: small decompositions take longer than their flops
 ROW_SUM = 25.0  # to add one entry of a row of weights to a score
 PRODUCT = 0.75  # a flop of a plain matrix product
+EXPANSION = 40.0  # one of the events·(users + items) multiply-adds from a dual inverse to the weights
+
+EXPANSION_SECONDS = 3e-10  # the same multiply-add, on one thread: for an estimate without a measurement
+READ_RATE = 2e10  # bytes of K⁻¹ read in a second, assumed
+READS = 2  # how often K⁻¹ is read to rank for one new history
 
 
 def dense(
@@ -48,7 +55,7 @@ def dense(
     cube = float(side) ** 3
     products = extra.products if primal else 0
     flops = cube + extra.flops + 2.0 * side * side * (extra.columns + products * side)
-    return Cost(
+    cost = Cost(
         solver=name,
         bytes=(1 + products) * side * side * dtype.itemsize + sparse + WORKSPACE + extra.bytes,
         flops=flops + pairs,
@@ -57,6 +64,34 @@ def dense(
         stages=(("gram", float(side), "columns"), *_factorisation(cube), *extra.stages),
         avoidable=extra.avoidable,
     )
+    return cost if primal or not extra.expand else _expanded(cost, size, extra, dtype.itemsize, threads, rate)
+
+
+def _expanded(cost: Cost, size: Size, extra: Extra, itemsize: int, threads: int, rate: float) -> Cost:
+    """The cost of a dual inverse and of its expansion to the weights."""
+    flops = EXPANSION * size.events * (size.users + size.items) + 2.0 * extra.products * float(size.items) ** 3
+    needed = cost.bytes + buffer_bytes(size.users, itemsize, threads)
+    cost = replace(cost, flops=cost.flops + flops, seconds=cost.seconds + flops / rate)
+    if extra.expand == "file":
+        return replace(cost, bytes=needed + block_rows(size.items, itemsize, threads) * size.items * itemsize)
+    square = (1 + extra.products) * size.items**2 * itemsize
+    return replace(
+        cost,
+        bytes=needed + square,
+        stages=(*cost.stages, ("expand", float(size.items), "rows")),
+        advice="leave expand out" + (", or give expand='file'" if not extra.products else ""),
+        avoidable=square,
+    )
+
+
+def expansion_seconds(users: int, items: int, events: int, threads: int) -> float:
+    """About how long it takes to compute the weights from a dual inverse."""
+    return EXPANSION_SECONDS * events * (users + items) / threads
+
+
+def dual_seconds_per_history(users: int, itemsize: int) -> float:
+    """About how long dual weights take to rank for one new history; primal weights take well below a millisecond."""
+    return READS * float(users) ** 2 * itemsize / READ_RATE
 
 
 def _factorisation(cube: float) -> tuple[tuple[str, float, str], ...]:

@@ -41,6 +41,8 @@ def _options(plan: Plan) -> list[str]:
         if cost.bytes <= plan.budget:
             files = f", with {show(cost.disk)} of files in a folder that you name (scratch)" if cost.disk else ""
             options.append(f"use the {cost.solver} solver{files}")
+        elif cost.avoidable and cost.bytes - cost.avoidable <= plan.budget:
+            options.append(cost.advice)
     models = [f"{model.label} needs {show(model.bytes)}" for model in plan.alternatives]
     return list(dict.fromkeys([*options, _smaller(plan), *models]))
 

@@ -25,6 +25,7 @@ from monogram.errors import DataError, ModelFileError, MonogramError, UnknownIdE
 from monogram.models import files, live
 from monogram.models.base import Recommender
 from monogram.server import logs
+from monogram.server.expand import expand_if_slow
 from monogram.server.http import schemas
 from monogram.server.metrics import Metrics
 from monogram.server.queries import catalogue, responses
@@ -135,8 +136,11 @@ class ModelRegistry:
         return self.models[name]
 
     def read(self, path: str) -> tuple[Recommender, dict[str, Any]]:
-        """A model and its header, memory-mapped."""
-        return files.read(path, self.settings.verify)
+        """A model and its header, memory-mapped; dual weights that rank slowly are expanded."""
+        model, header = files.read(path, self.settings.verify)
+        name = next(name for name, file in self.settings.models.items() if file == path)
+        expand_if_slow(name, model, self.settings, self.threads)
+        return model, header
 
     def put(self, name: str, model: Recommender, header: dict[str, Any]) -> None:
         """Serve a model under a name, after a successful probe."""

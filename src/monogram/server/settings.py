@@ -26,6 +26,7 @@ class Settings:
     key : SHA-256 of the API key, or None
     events : database of events, a path or a URL of PostgreSQL; None without updates
     refresh, snapshot : seconds between two updates of the model, and between two writes of its file
+    expand : expand dual weights that rank slowly
     body : most bytes of a request's body
     timeout, reading, grace : seconds to answer a request, to receive one, and to shut down
     gather : seconds for which concurrent requests are collected into a batch
@@ -41,6 +42,7 @@ class Settings:
     cors: tuple[str, ...] = ()
     watch: bool = False
     verify: bool = False
+    expand: bool = True
     events: str | None = field(default=None, repr=False)  # a URL may hold a password
     refresh: float = 1.0
     snapshot: float = 60.0

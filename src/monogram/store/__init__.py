@@ -4,8 +4,8 @@ The package knows no model: it stores a header and named arrays. `monogram.model
 """
 
 from monogram.safe import leftovers
-from monogram.store.format import FORMAT, JSON
+from monogram.store.format import FORMAT, JSON, RowSource
 from monogram.store.reader import StoredFile, load, read_header
 from monogram.store.writer import save
 
-__all__ = ["FORMAT", "JSON", "StoredFile", "leftovers", "load", "read_header", "save"]
+__all__ = ["FORMAT", "JSON", "RowSource", "StoredFile", "leftovers", "load", "read_header", "save"]

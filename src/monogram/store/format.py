@@ -16,13 +16,35 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Array: TypeAlias = NDArray[Any]
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """A matrix that is computed while it is written, some rows at a time, and is never in memory as a whole."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows to compute at once."""
+
+    def fill(self, out: Array, first: int) -> None:
+        """Fill `out` with the rows that start at `first`."""
+
 
 FORMAT = 1
 KEY = "monogram"
@@ -62,6 +84,16 @@ def digests_of(arrays: Mapping[str, Array]) -> dict[str, list[str]]:
     """Digests of the chunks of each array."""
     with ThreadPoolExecutor() as pool:  # hashing releases the GIL
         return {name: list(pool.map(_sha256, _chunks(array))) for name, array in arrays.items()}
+
+
+def written_digests(path: Path, start: int, nbytes: int) -> list[str]:
+    """Digests of the chunks of a tensor in a file; each chunk is mapped for as long as it is hashed."""
+
+    def digest(at: int) -> str:
+        return _sha256(np.memmap(path, np.uint8, "r", offset=at, shape=(min(CHUNK, start + nbytes - at),)))
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(digest, range(start, start + nbytes, CHUNK)))
 
 
 def _chunks(array: Array) -> list[NDArray[np.uint8]]:

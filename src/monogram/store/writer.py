@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from safetensors import SafetensorError
@@ -16,6 +18,7 @@ from monogram._version import __version__
 from monogram.errors import ParameterError
 from monogram.safe import atomic_replace
 from monogram.store.format import (
+    CHUNK,
     DOCUMENT_LIMIT,
     DTYPES,
     FORMAT,
@@ -24,18 +27,22 @@ from monogram.store.format import (
     PREFIX,
     RESERVED,
     Array,
+    RowSource,
     canonical,
     checksum,
     digests_of,
+    written_digests,
 )
 
+ALIGNMENT = 8  # bytes; the header is padded with spaces to a multiple of it
+NO_DIGEST = "0" * 64  # takes the place of a digest until the bytes are written
 COPY_LIMIT = 64 << 20  # bytes; larger arrays are not copied into another layout without the caller's consent
 
 
 def save(
     path: str | os.PathLike[str],
     header: Mapping[str, JSON],
-    tensors: Mapping[str, Array],
+    tensors: Mapping[str, Array | RowSource],
     *,
     mark: str = "",
     check: Callable[[], None] | None = None,
@@ -52,7 +59,8 @@ def save(
     header : mapping
         Values that JSON represents exactly: string keys, finite numbers, lists rather than tuples.
     tensors : mapping of str to ndarray
-        C-contiguous arrays of float, int, uint or bool type. Others are copied when they are small.
+        C-contiguous arrays of float, int, uint or bool type. Others are copied when they are small. A `RowSource` is
+        computed while it is written; the file has the same bytes as with an array.
     mark : str
         Part of the temporary name, by which `leftovers` finds the files of a process that was killed.
     check : callable
@@ -65,24 +73,80 @@ def save(
     StorageError
         The file could not be written; a former file at `path` is unchanged.
     """
-    arrays = {name: _storable(name, tensor) for name, tensor in tensors.items()}
+    stored = {name: _storable(name, tensor) for name, tensor in tensors.items()}
+    arrays = {name: tensor for name, tensor in stored.items() if isinstance(tensor, np.ndarray)}
     plain = _plain(header)
     with atomic_replace(path, mark=mark, check=check) as temporary:
-        document = _document(plain, arrays)
+        if len(arrays) < len(stored):
+            _write_rows(temporary, plain, stored)
+            return
+        document = _document(plain, arrays, digests_of(arrays))
         try:
             save_file(arrays, temporary, metadata={KEY: document})
         except SafetensorError as error:
             raise OSError(str(error)) from error
 
 
-def _storable(name: str, tensor: Array) -> Array:
+def _write_rows(path: Path, header: dict[str, Any], tensors: Mapping[str, Array | RowSource]) -> None:
+    """Write a file some of whose tensors are computed on the way; the digests are those of the written bytes.
+
+    The length of the header does not depend on the digests: it is written without them first, and again at the end.
+    """
+    order = _file_order(tensors)
+    blank = {name: [NO_DIGEST] * -(-_nbytes(tensor) // CHUNK) for name, tensor in tensors.items()}
+    head = _head(_document(header, tensors, blank), tensors, order)
+    with path.open("r+b") as file:
+        file.write(head)
+        for name in order:
+            _write_tensor(file, tensors[name])
+        file.flush()
+        digests, start = {}, len(head)
+        for name in order:
+            digests[name] = written_digests(path, start, _nbytes(tensors[name]))
+            start += _nbytes(tensors[name])
+        file.seek(0)
+        file.write(_head(_document(header, tensors, digests), tensors, order))
+
+
+def _write_tensor(file: BinaryIO, tensor: Array | RowSource) -> None:
+    if isinstance(tensor, np.ndarray):
+        file.write(tensor.reshape(-1).view(np.uint8).data)
+        return
+    block = np.empty((tensor.rows, tensor.shape[1]), DTYPES[tensor.dtype.name][1])
+    for first in range(0, tensor.shape[0], tensor.rows):
+        rows = block[: tensor.shape[0] - first]
+        tensor.fill(rows, first)
+        file.write(rows.data)
+
+
+def _head(document: str, tensors: Mapping[str, Array | RowSource], order: Sequence[str]) -> bytes:
+    """The bytes before the tensors, as safetensors writes them."""
+    table: dict[str, Any] = {RESERVED: {KEY: document}}
+    start = 0
+    for name in order:
+        end = start + _nbytes(tensors[name])
+        code = DTYPES[tensors[name].dtype.name][0]
+        table[name] = {"dtype": code, "shape": list(tensors[name].shape), "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % ALIGNMENT)
+    return len(text).to_bytes(PREFIX, "little") + text
+
+
+def _nbytes(tensor: Array | RowSource) -> int:
+    return math.prod(tensor.shape) * tensor.dtype.itemsize
+
+
+def _storable(name: str, tensor: Array | RowSource) -> Array | RowSource:
     """The tensor as C-contiguous and little-endian; a large one is refused rather than copied."""
     if not isinstance(name, str) or name == RESERVED or not _is_text(name):
         raise ParameterError(f"tensor name {name!r} cannot be stored: use a plain string, not {RESERVED!r}")
-    if not isinstance(tensor, np.ndarray):
+    if not isinstance(tensor, np.ndarray | RowSource):
         raise ParameterError(f"tensor {name!r} is a {type(tensor).__name__}, expected a numpy array")
     if tensor.dtype.name not in DTYPES:
         raise ParameterError(f"tensor {name!r} is of type {tensor.dtype}, expected one of {', '.join(DTYPES)}")
+    if not isinstance(tensor, np.ndarray):
+        return tensor
     dtype = DTYPES[tensor.dtype.name][1]
     if tensor.flags.c_contiguous and tensor.dtype == dtype:
         return tensor
@@ -116,8 +180,7 @@ def _plain(header: Mapping[str, JSON]) -> dict[str, Any]:
     return plain
 
 
-def _document(header: dict[str, Any], arrays: Mapping[str, Array]) -> str:
-    digests = digests_of(arrays)
+def _document(header: dict[str, Any], arrays: Mapping[str, Array | RowSource], digests: Mapping[str, list[str]]) -> str:
     tensors = {
         name: {"dtype": array.dtype.name, "shape": list(array.shape), "sha256": digests[name]}
         for name, array in arrays.items()
@@ -133,7 +196,7 @@ def _document(header: dict[str, Any], arrays: Mapping[str, Array]) -> str:
     return text
 
 
-def _file_order(arrays: Mapping[str, Array]) -> list[str]:
+def _file_order(arrays: Mapping[str, Array | RowSource]) -> list[str]:
     """The order that safetensors writes the tensors in, which may differ between its versions."""
     probe = safetensors_bytes({name: np.empty(0, array.dtype) for name, array in arrays.items()})
     length = int.from_bytes(probe[:PREFIX], "little")

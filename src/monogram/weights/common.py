@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,13 @@ from numpy.typing import NDArray
 from monogram.engine.inverse.disk import ScratchFolder
 from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
+from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.best import Best, Eligible
 from monogram.errors import ModelFileError, MonogramWarning, ParameterError
 from monogram.weights.update_state import UpdateState
+
+if TYPE_CHECKING:
+    from monogram.weights.dense import Dense
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -46,6 +50,8 @@ class Weights(Protocol):
         the batch
     refit_from_log : whether another model is fitted from the log of this one, because the weights hold no inverse
     square_axis : "items" or "users" where the weights are a square array over that axis, which an update reallocates
+    expansion : how W can be computed from the arrays: "rows" where also some rows at a time, "whole" where only as one
+        array; None where it cannot, or where it is stored already
     """
 
     kind: ClassVar[str]
@@ -55,6 +61,7 @@ class Weights(Protocol):
     batch_invariant: bool = False
     refit_from_log: ClassVar[bool] = False
     square_axis: ClassVar[str | None] = None
+    expansion: ClassVar[str | None] = None
 
     @property
     def linear(self) -> bool:
@@ -103,6 +110,14 @@ class Weights(Protocol):
     def read_inverse(self, data: Csr) -> ReadableInverse:
         """C as it is read from the weights; `data` are the weighted training data. Full-rank kinds only."""
         raise TypeError(f"weights of kind {self.kind!r} hold no inverse")
+
+    def expanded_bytes(self, threads: int) -> int:
+        """Memory that `expand` takes in addition to these weights."""
+        raise TypeError(f"weights of kind {self.kind!r} cannot be expanded")
+
+    def expand(self, *, budget: int, threads: int, stage: Stage = silent) -> Dense:
+        """W as an array, for kinds with an `expansion`; MemoryBudgetError where it takes more bytes than the budget."""
+        raise TypeError(f"weights of kind {self.kind!r} cannot be expanded")
 
     def required_state(self) -> UpdateState:
         """The update state, or a ParameterError where there is none."""

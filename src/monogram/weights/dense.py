@@ -31,6 +31,7 @@ class Dense(Weights):
     linear = True
     batch_invariant = True
     square_axis = "items"
+    tensor = "weights"  # the name of W among the stored arrays
 
     def __init__(
         self, matrix: Float, scratch: ScratchFolder | None = None, update_state: UpdateState | None = None
@@ -41,7 +42,7 @@ class Dense(Weights):
     def from_tensors(cls, tensors: Tensors, training: Csr) -> Dense:
         """Build from stored arrays."""
         n = training.shape[1]
-        return cls(checked(tensors, "weights", (n, n)))
+        return cls(checked(tensors, cls.tensor, (n, n)))
 
     @property
     def nbytes(self) -> int:
@@ -64,7 +65,7 @@ class Dense(Weights):
         return np.asarray(self.matrix[history.indices, item].astype(np.float64) * history.data)
 
     def tensors(self) -> Tensors:
-        return {"weights": self.matrix}
+        return {self.tensor: self.matrix}
 
     def serves_head(self, head: Head) -> bool:
         return self.update_state is not None and self.update_state.scale is not None

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
 
 from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.inverse.dual import DualInverse, dual_solve, exact_columns
+from monogram.engine.inverse.expand import block_rows, buffer_bytes, expand_rows
 from monogram.engine.inverse.protocols import ReadableInverse
-from monogram.engine.runtime import parallel
+from monogram.engine.runtime import memory, parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
+from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.few import heads_by_gathering
+from monogram.errors import MemoryBudgetError
 from monogram.weights.common import Head, Tensors, Weights, batches, checked, joined, part, warn_not_converged
-from monogram.weights.update_state import UpdateState
+from monogram.weights.dense import Dense
+from monogram.weights.update_state import UpdateState, rounded_scale
 
 
 class Dual(Weights):
@@ -40,6 +45,7 @@ class Dual(Weights):
     solver = "dual"
     linear = True
     square_axis = "users"
+    expansion = "rows"
     batch = 256
 
     def __init__(
@@ -136,6 +142,21 @@ class Dual(Weights):
     def read_inverse(self, data: Csr) -> ReadableInverse:
         return DualInverse(self.inverse, data.T.tocsr(), self.penalties, 1)
 
+    def expanded_bytes(self, threads: int) -> int:
+        n, itemsize = len(self.penalties), self.inverse.dtype.itemsize
+        return n * n * itemsize + buffer_bytes(len(self.inverse), itemsize, threads)
+
+    def expand(self, *, budget: int, threads: int, stage: Stage = silent) -> Dense:
+        needed, n = self.expanded_bytes(threads), len(self.penalties)
+        if needed > budget:
+            raise MemoryBudgetError(
+                f"the weights of {n:,} items beside the dual inverse need {memory.show(needed)}, but may use "
+                f"{memory.show(budget)}; raise the memory, or write them to a file by blocks: save(path, expand=True)"
+            )
+        out, expansion = np.empty((n, n), self.inverse.dtype), Expansion(self, threads)
+        expansion.fill(out, 0, lambda rows: stage("expand", rows))
+        return Dense(out, update_state=expansion.update_state)
+
     def _solved(self, rows: Csr, users: Indices, threads: int) -> tuple[Float64, Float64]:
         """Coefficients y over the training users, and what each item of a history adds to its own score."""
         exact = self.inverse.dtype if (users >= 0).all() else np.float64
@@ -165,6 +186,38 @@ class Dual(Weights):
                 first.setdefault(key, user)
             self._first = first
         return np.array([self._first.get(key, -1) for key in _keys(rows)], np.int64)
+
+
+class Expansion:
+    """The array W of a `Dual`, computed some rows at a time.
+
+    Attributes
+    ----------
+    shape, dtype : of W
+    rows : the number of rows to compute at once where W goes to a file
+    update_state : of W; None where the dual weights have none
+    """
+
+    def __init__(self, dual: Dual, threads: int) -> None:
+        self.dual, self.threads, self.dtype = dual, threads, dual.inverse.dtype
+        n = len(dual.penalties)
+        self.shape = n, n
+        self.rows = block_rows(n, self.dtype.itemsize, threads)
+        state = dual.update_state
+        c = DualInverse(dual.inverse, dual.by_item, dual.penalties, threads).diagonal if state is None else state.c
+        theta = -dual.scale * c * dual.penalties
+        self._delta = dual.own - theta
+        self._delta[np.abs(self._delta) <= 8 * np.finfo(np.float64).eps * np.abs(dual.own)] = 0.0
+        self._scale = rounded_scale(theta, c, self.dtype)
+        self.update_state = None if state is None else replace(state, scale=self._scale)
+
+    def fill(self, out: Float, first: int, done: Callable[[int], None] | None = None) -> None:
+        """Fill `out` with the rows of W that start at `first`; `done` receives numbers of finished rows."""
+        dual = self.dual
+        factors = 1 / dual.penalties, -self._scale / dual.penalties
+        expand_rows(dual.inverse, dual.by_item, *factors, out, first, self.threads, done)
+        at = np.arange(len(out))
+        out[at, first + at] = self._delta[first : first + len(out)]
 
 
 def _keys(rows: Csr) -> Iterator[bytes]:

@@ -7,15 +7,18 @@ import scipy.sparse as sp
 
 from monogram.engine.gram.operators import multiply
 from monogram.engine.inverse.dual import dual_solve
-from monogram.engine.runtime import parallel
+from monogram.engine.runtime import memory, parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
+from monogram.engine.runtime.progress import Stage, silent
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
-from monogram.errors import ModelFileError
+from monogram.errors import MemoryBudgetError, ModelFileError
 from monogram.weights.common import Tensors, Weights, batches, checked, joined, part, warn_not_converged
+from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
 
 WIDTH = 64  # products are padded to a multiple of it, so that rounding is nearly that of an unbatched history
 BATCH = 4 * WIDTH  # histories of one product
+ROWS = 1024  # rows of the weights to which the projection is added at once, to bound the memory
 
 
 class TwoStepDual(Weights):
@@ -34,6 +37,7 @@ class TwoStepDual(Weights):
 
     kind = "twice"
     linear = True
+    expansion = "whole"
 
     def __init__(self, first: Dual, share: float, factors: Float64, basis: Float | None = None) -> None:
         self.first, self.share, self.factors = first, share, factors
@@ -109,6 +113,20 @@ class TwoStepDual(Weights):
         tensors = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
         return tensors | {"basis": self.basis} if self.basis.size else tensors
 
+    def expanded_bytes(self, threads: int) -> int:
+        return self.first.expanded_bytes(threads) + len(self.factors) ** 2 * self.first.inverse.dtype.itemsize
+
+    def expand(self, *, budget: int, threads: int, stage: Stage = silent) -> Dense:
+        needed = self.expanded_bytes(threads)
+        if needed > budget:
+            raise MemoryBudgetError(
+                f"B and B² of {len(self.factors):,} items beside the dual inverse need {memory.show(needed)}, but may "
+                f"use {memory.show(budget)}; raise the memory, or keep the dual weights"
+            )
+        first = self.first.expand(budget=budget, threads=threads, stage=stage).matrix
+        with parallel.blas_threads(threads):
+            return Dense(two_step_product(first, self.share, self.factors, self.basis))
+
     def _c(self) -> Float64:
         """The diagonal of C, from the scale −1/(c·ℓ)."""
         return np.asarray(-1 / (self.first.scale * self.first.penalties))
@@ -154,6 +172,19 @@ def two_step_products(dual: Dual, rows: Csr, threads: int) -> tuple[Float, Float
     with parallel.blas_threads(threads):
         solved = dual.inverse @ spread
     return first, multiply(dual.by_item, np.ascontiguousarray(solved[:, :size]), threads)
+
+
+def two_step_product(matrix: Float, share: float, factors: Float64, basis: Float | None) -> Float:
+    """The array ((1 − s)·B + s·B² + GGᵀ)·diag(f); the array of B is overwritten."""
+    out = matrix @ matrix
+    out *= share
+    matrix *= 1 - share
+    out += matrix
+    if basis is not None and basis.size:
+        for start in range(0, len(out), ROWS):
+            out[start : start + ROWS] += basis[start : start + ROWS] @ basis.T
+    out *= factors.astype(out.dtype)
+    return out
 
 
 def _padded(size: int) -> int:
