@@ -13,6 +13,11 @@ from monogram.engine.topk.best import Best, Eligible, empty
 from monogram.engine.topk.by_rows import best_by_rows
 
 
+@pytest.fixture(autouse=True)
+def few_entries_are_enough(monkeypatch):
+    monkeypatch.setattr(by_panels, "ENTRIES", 0)
+
+
 def by_float64(weights, histories, eligible, k):
     """The lists from complete float64 sums, as for a few users."""
     users, n = histories.shape
@@ -85,14 +90,16 @@ def cases(draw):
     spare=st.integers(0, 2),
     reuse=st.sampled_from([0, 1, 2]),
     candidates=st.sampled_from([64, 1 << 20]),
+    panels=st.sampled_from([1, 1 << 16]),
 )
-def test_lists_are_bit_identical_to_those_of_float64_sums(case, threads, spare, reuse, candidates):
+def test_lists_are_bit_identical_to_those_of_float64_sums(case, threads, spare, reuse, candidates, panels):
     weights, histories, eligible, k = case
     weights.setflags(write=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_panels, "SPARE", spare)
         patch.setattr(by_panels, "REUSE", reuse)
         patch.setattr(by_panels, "CANDIDATES", candidates)
+        patch.setattr(by_panels, "PANELS", panels)
         found = best_by_rows(weights, histories, eligible, k, threads=threads)
     same(found, by_float64(weights, histories, eligible, k))
 
@@ -126,6 +133,15 @@ def test_histories_that_share_few_rows_remain():
     histories = sp.csr_array(np.eye(100, dtype=np.float32))
     _, remaining = by_float32(np.eye(100), histories, Eligible.all_but(histories), 3)
     assert remaining.tolist() == list(range(100))
+
+
+def test_few_short_histories_remain(monkeypatch):
+    monkeypatch.setattr(by_panels, "ENTRIES", 100)
+    weights = np.random.default_rng(0).standard_normal((100, 100))
+    for users, number in ((99, 99), (100, 0)):
+        histories = sp.csr_array(np.eye(100, dtype=np.float32)[[3] * users])
+        _, remaining = by_float32(weights, histories, Eligible.all_but(histories), 3)
+        assert len(remaining) == number
 
 
 @given(

@@ -8,6 +8,7 @@ in the order of operations of `by_rows`. Where the bound is too wide, the user r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,108 +23,121 @@ from monogram.engine.topk.selection import offer, sort
 
 SPARE = 8  # candidates kept beyond k
 REUSE = 2  # users of a row, on average, from which on copying the rows pays
+ENTRIES = 4096  # of all histories, from which on the calls for each panel pay
 CANDIDATES = 1 << 23  # of all users of one part: 64 MB
+PANELS = 1 << 23  # bytes of the panels that all threads copy before they sum: they stay in the shared cache
 LARGEST = 1e37  # of the terms of a sum: far from the overflow of float32
 
 
 def rank_by_panels(weights: Float, histories: Csr, eligible: Eligible, best: Any, *, threads: int = 1) -> Indices:
     """Fill the lists (items, scores, counts) of users with histories that share rows; return the other users.
 
-    The lists are bit-identical to those of `by_rows`. `eligible` has no list of only allowed items.
+    The lists are bit-identical to those of `by_rows`. With lists of only allowed items, all users remain.
     """
     users, n = histories.shape
     room = 2 * (best[0].shape[1] + SPARE)
     remaining = np.ones(users, np.bool_)
-    if 4 * room > n or users < 2 or eligible.only_pointers.size:
-        return np.arange(users)
-    data = histories.data.astype(np.float64)
-    bounds = _parts(histories, max(threads, -(-users * room // CANDIDATES)))
-
-    def block(first: int, last: int) -> None:
-        for start, stop in zip(bounds[first:last], bounds[first + 1 : last + 1], strict=True):
-            _part(weights, histories, data, eligible, best, remaining, room, int(start), int(stop))
-
-    parallel.parallel_for(block, len(bounds) - 1, 1, threads)
+    if 4 * room <= n and users > 1 and not eligible.only_pointers.size:
+        for start in range(0, users, max(1, CANDIDATES // room)):
+            part = slice(start, min(start + max(1, CANDIDATES // room), users))
+            pointers = histories.indptr[part.start : part.stop + 1]
+            used = np.zeros(n, np.bool_)
+            used[histories.indices[pointers[0] : pointers[-1]]] = True
+            rows = np.flatnonzero(used)
+            if pointers[-1] - pointers[0] >= max(ENTRIES, REUSE * len(rows)):
+                _rank(weights, rows, histories, eligible, best, remaining, part, room, threads)
     return np.flatnonzero(remaining)
 
 
-def _parts(histories: Csr, number: int) -> Indices:
-    """The bounds of parts of the users with about the same work."""
-    work = histories.indptr + 4 * np.arange(histories.shape[0] + 1, dtype=np.int64)
-    return np.unique(np.searchsorted(work, np.linspace(0, work[-1], number + 1)))
-
-
-def _part(
+def _rank(
     weights: Float,
+    rows: Indices,
     histories: Csr,
-    data: Any,
     eligible: Eligible,
     best: Any,
     remaining: NDArray[np.bool_],
+    part: slice,
     room: int,
-    start: int,
-    stop: int,
+    threads: int,
 ) -> None:
-    """The lists of the users from `start` to `stop`; `remaining` stays True where a list was not made."""
-    pairs = slice(histories.indptr[start], histories.indptr[stop])
-    used = np.zeros(histories.shape[1], np.bool_)
-    used[histories.indices[pairs]] = True
-    rows = np.flatnonzero(used)
-    if pairs.stop - pairs.start < REUSE * max(1, len(rows)):
-        return
-    place = np.empty(len(used), np.int32)
+    """The lists of a part of the users; `remaining` stays True where a list was not made."""
+    users, n = part.stop - part.start, histories.shape[1]
+    pairs = slice(histories.indptr[part.start], histories.indptr[part.stop])
+    indptr = (histories.indptr[part.start : part.stop + 1] - pairs.start).astype(np.int64)
+    indices, data = histories.indices[pairs], histories.data[pairs].astype(np.float64)
+    place = np.empty(n, np.int32)
     place[rows] = np.arange(len(rows))
-    users = stop - start
-    indptr = (histories.indptr[start : stop + 1] - pairs.start).astype(np.int64)
-    out = eligible.out_pointers[start : stop + 1], eligible.out
-    candidates = np.empty((users, room), np.int32), np.empty((users, room), np.float32), np.zeros(users, np.int64)
-    floors, largest = np.full(users, -np.inf, np.float32), np.zeros(len(rows), np.int32)
-    places = place[histories.indices[pairs]]
-    with np.errstate(over="ignore"):
-        factors = data[pairs].astype(np.float32)
-    _collect(
-        weights,
-        rows,
-        indptr,
-        places,
-        factors,
-        eligible.mask,
-        *out,
-        best[0].shape[1] + SPARE,
-        *candidates,
-        floors,
-        largest,
-        _aligned(len(rows)),
-        np.empty(LANES, np.float32),
+    places = place[indices]
+    with np.errstate(over="ignore", under="ignore"):
+        factors = data.astype(np.float32)
+    items, scores, counts = (
+        np.empty((users, room), np.int32),
+        np.empty((users, room), np.float32),
+        np.zeros(users, np.int64),
     )
-    _decide(
-        weights,
-        indptr,
-        histories.indices[pairs],
-        data[pairs],
-        places,
-        largest.view(np.float32),
-        *candidates,
-        floors,
-        *(array[start:stop] for array in best),
-        remaining[start:stop],
-        np.empty(room),
-        np.empty(room, np.int64),
+    floors, largest, panels = np.full(users, -np.inf, np.float32), np.zeros(len(rows), np.int32), _panels(len(rows), n)
+    out_pointers = eligible.out_pointers[part.start : part.stop + 1]
+    row_bounds = np.linspace(0, len(rows), threads + 1).astype(int)
+    user_bounds = np.searchsorted(
+        indptr + 4 * np.arange(users + 1), np.linspace(0, 1, threads + 1) * (len(data) + 4 * users)
     )
 
+    def work(number: int, wait: Callable[[], Any]) -> None:
+        own_rows = slice(*row_bounds[number : number + 2])
+        own = slice(*user_bounds[number : number + 2])
+        own_pointers = slice(own.start, own.stop + 1)
+        candidates = items[own], scores[own], counts[own], floors[own]
+        total = np.empty(LANES, np.float32)
+        for start in range(0, n, len(panels) * LANES):
+            columns = range(start, min(start + len(panels) * LANES, n), LANES)
+            for panel, first in zip(panels, columns, strict=False):
+                _copy(weights, rows[own_rows], first, panel[own_rows], largest[own_rows])
+            wait()
+            for panel, first in zip(panels, columns, strict=False):
+                _collect(
+                    panel,
+                    first,
+                    indptr[own_pointers],
+                    places,
+                    factors,
+                    eligible.mask,
+                    out_pointers[own_pointers],
+                    eligible.out,
+                    best[0].shape[1] + SPARE,
+                    *candidates,
+                    total,
+                )
+            wait()
+        _decide(
+            weights,
+            indptr[own_pointers],
+            indices,
+            data,
+            places,
+            largest.view(np.float32),
+            *candidates,
+            *(array[part][own] for array in best),
+            remaining[part][own],
+            np.empty(room),
+            np.empty(room, np.int64),
+        )
 
-def _aligned(rows: int) -> Any:
-    """An array of `LANES` columns of float32 in which no row shares a cache line with another."""
-    line = 64
-    memory = np.empty(rows * LANES * 4 + line, np.uint8)
+    parallel.in_step(work, threads)
+
+
+def _panels(rows: int, n: int) -> Any:
+    """Panels of `LANES` columns, as many as fit in the cache: in none of them, rows share a cache line."""
+    line, bytes_of_panel = 64, rows * LANES * 4
+    number = min(max(1, PANELS // max(1, bytes_of_panel)), -(-n // LANES))
+    memory = np.empty(number * bytes_of_panel + line, np.uint8)
     skip = -memory.ctypes.data % line
-    return memory[skip : skip + rows * LANES * 4].view(np.float32).reshape(rows, LANES)
+    return memory[skip : skip + number * bytes_of_panel].view(np.float32).reshape(number, rows, LANES)
 
 
 @kernel
 def _collect(
-    weights: Any,
-    rows: Any,
+    panel: Any,
+    first: int,
     indptr: Any,
     places: Any,
     factors: Any,
@@ -135,34 +149,31 @@ def _collect(
     scores: Any,
     counts: Any,
     floors: Any,
-    largest: Any,
-    panel: Any,
     total: Any,
 ) -> None:
-    """Keep at least the items with the `keep` highest float32 sums; all others are at or below the floor."""
-    n = len(mask)
-    for first in range(0, n, LANES):
-        size = min(LANES, n - first)
-        _copy(weights, rows, first, size, panel, largest)
-        allowed = _bits(mask[first : first + size])
-        for user in range(len(counts)):
-            floor = floors[user]
-            above = allowed & sum_short_rows(panel, places, factors, indptr[user], indptr[user + 1], floor, total)
-            if above == 0:
+    """Add the items of a panel to the candidates of each user, which are all items above the floor of the user.
+
+    A floor is raised when there is no more room, to at most the `keep` highest candidate.
+    """
+    allowed = _bits(mask[first : first + LANES])
+    for user in range(len(counts)):
+        floor = floors[user]
+        above = allowed & sum_short_rows(panel, places, factors, indptr[user], indptr[user + 1], floor, total)
+        if above == 0:
+            continue
+        above &= ~_bits_of(out[out_pointers[user] : out_pointers[user + 1]], first)
+        count = counts[user]
+        while above != 0:
+            t = lowest_bit(above)
+            above &= above - 1
+            if not total[t] > floor:  # the floor may have been raised
                 continue
-            above &= ~_bits_of(out[out_pointers[user] : out_pointers[user + 1]], first)
-            count = counts[user]
-            while above != 0:
-                t = lowest_bit(above)
-                above &= above - 1
-                if not total[t] > floor:  # the floor may have been raised
-                    continue
-                items[user, count], scores[user, count] = first + t, total[t]
-                count += 1
-                if count == scores.shape[1]:
-                    floor = _raised(scores[user], keep)
-                    count = _above(items[user], scores[user], floor)
-            counts[user], floors[user] = count, floor
+            items[user, count], scores[user, count] = first + t, total[t]
+            count += 1
+            if count == scores.shape[1]:
+                floor = _raised(scores[user], keep)
+                count = _above(items[user], scores[user], floor)
+        counts[user], floors[user] = count, floor
 
 
 @kernel
@@ -186,8 +197,9 @@ def _bits_of(items: Any, first: int) -> Any:
 
 
 @kernel
-def _copy(weights: Any, rows: Any, first: int, size: int, panel: Any, largest: Any) -> None:
+def _copy(weights: Any, rows: Any, first: int, panel: Any, largest: Any) -> None:
     """Copy columns of the rows; `largest` are the bits of the largest |w| of each row, those of infinity and NaN."""
+    size = min(LANES, weights.shape[1] - first)
     bits = panel.view(np.int32)
     for r in range(len(rows)):
         source = weights[rows[r], first : first + size]
