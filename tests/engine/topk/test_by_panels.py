@@ -185,3 +185,24 @@ def test_the_floor_of_a_user_never_falls(seed, monkeypatch):
     eligible = Eligible.all_but(histories)
     found, remaining = by_float32(weights, histories, eligible, 1)
     same(found, by_float64(weights, histories, eligible, 1), np.setdiff1d(np.arange(300), remaining))
+
+
+@given(
+    scores=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=60),
+    levels=st.sampled_from([None, 1, 3]),
+    keep=st.integers(1, 60),
+    more=st.integers(0, 5),
+)
+def test_a_floor_is_below_the_highest_scores(scores, levels, keep, more):
+    array = np.array(scores, np.float32)
+    if levels is not None:  # ties
+        array = (np.arange(len(array)) % levels).astype(np.float32)
+    with np.errstate(over="ignore"):
+        floor = by_panels._floor(array, keep, more)
+    number = (array > floor).sum()
+    assert number >= keep or floor == array.min()
+    spread = np.float64(array.max()) - np.float64(array.min())
+    if spread < 1e38 and len(np.unique(array)) == len(array) and keep <= len(array):
+        assert (
+            number <= keep + more or np.nextafter(floor, np.float32(np.inf), dtype=np.float32) >= np.sort(array)[-keep]
+        )

@@ -153,7 +153,7 @@ def _collect(
 ) -> None:
     """Add the items of a panel to the candidates of each user, which are all items above the floor of the user.
 
-    A floor is raised when there is no more room, to at most the `keep` highest candidate.
+    When there is no more room, the floor is raised; at least `keep` candidates stay, but for ties.
     """
     allowed = _bits(mask[first : first + LANES])
     for user in range(len(counts)):
@@ -171,7 +171,7 @@ def _collect(
             items[user, count], scores[user, count] = first + t, total[t]
             count += 1
             if count == scores.shape[1]:
-                floor = _raised(scores[user], keep)
+                floor = _floor(scores[user], keep, keep // 4)
                 count = _above(items[user], scores[user], floor)
         counts[user], floors[user] = count, floor
 
@@ -215,18 +215,12 @@ def _copy(weights: Any, rows: Any, first: int, panel: Any, largest: Any) -> None
 
 
 @kernel
-def _highest(scores: Any, rank: int) -> Any:
-    """The score of a rank, 1 for the highest."""
-    return np.partition(scores, len(scores) - rank)[len(scores) - rank]
-
-
-@kernel
-def _raised(scores: Any, keep: int) -> Any:
-    """A floor, at least the lowest score, with a few more than `keep` scores above it where that is possible."""
+def _floor(scores: Any, keep: int, more: int) -> Any:
+    """A value that at least `keep` scores exceed, or the lowest score; apart from ties, at most `more` others do."""
     low = high = scores[0]
     for score in scores:
         low, high = min(low, score), max(high, score)
-    while True:  # bisection: loops without branches are faster than a partition
+    while True:  # bisection, by loops without branches
         middle = low + (high - low) / np.float32(2)
         if not low < middle < high:
             return low
@@ -237,7 +231,7 @@ def _raised(scores: Any, keep: int) -> Any:
             high = middle
         else:
             low = middle
-            if above <= keep + keep // 4:
+            if above <= keep + more:
                 return low
 
 
@@ -280,7 +274,7 @@ def _decide(
         if floors[user] > -np.inf:  # else the candidates are all eligible items
             if number < k:
                 continue
-            low = _highest(scores[user, :number], k) - 2 * error
+            low = _floor(scores[user, :number], k, 0) - 2 * error
             if not floors[user] < low:
                 continue
         count = 0
