@@ -202,7 +202,8 @@ def task_topk_sparse(n, row=300, history=25, users=4000):
     weights = Sparse(sp.csr_array((rng.random(n * row, np.float32), columns.ravel(), pointers), shape=(n, n)))
     items = (rng.random((users, history)) ** 2 * n).astype(np.int32)
     histories = sp.csr_array(
-        (np.ones(items.size, np.float32), items.ravel(), np.arange(users + 1) * history), shape=(users, n)
+        (np.ones(items.size, np.float32), items.ravel(), np.arange(0, items.size + 1, history, dtype=np.int32)),
+        shape=(users, n),
     )
     histories.sum_duplicates()
     eligible, seconds, dense = Eligible.all_but(histories), np.inf, np.inf
