@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.best import Best, Eligible
 from monogram.engine.topk.few import best_by_sparse_rows
-from monogram.engine.topk.scores import sum_sparse_rows
+from monogram.engine.topk.scores import entries, sum_sparse_rows
 from monogram.errors import ModelFileError
 from monogram.weights.common import Tensors, Weights, checked, whole_numbers
 
@@ -21,6 +21,9 @@ class Sparse(Weights):
     batch_invariant = True
 
     def __init__(self, matrix: Csr) -> None:
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
         self.matrix = matrix
 
     @classmethod
@@ -51,8 +54,7 @@ class Sparse(Weights):
         return np.asarray(self.matrix[:, items].astype(np.float64).toarray())
 
     def shares(self, history: Csr, item: int) -> Float64:
-        column = self.matrix[history.indices][:, [item]].toarray().ravel()
-        return np.asarray(column.astype(np.float64) * history.data)
+        return np.asarray(entries(self.matrix, history.indices, item) * history.data)
 
     def tensors(self) -> Tensors:
         return {"values": self.matrix.data, "columns": self.matrix.indices, "pointers": self.matrix.indptr}

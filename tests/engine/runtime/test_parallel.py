@@ -70,3 +70,30 @@ def test_threads_must_be_a_number():
     for wrong in (0, -1, 1.5, True, "two"):
         with pytest.raises(ParameterError, match="threads"):
             parallel.count(wrong)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_calls_in_step_wait_for_each_other(threads):
+    steps = []
+
+    def work(number, wait):
+        for step in range(20):
+            steps.append((step, number))
+            wait()
+
+    parallel.in_step(work, threads)
+    assert [step for step, _ in steps] == [step for step in range(20) for _ in range(threads)]
+    assert sorted(steps) == [(step, number) for step in range(20) for number in range(threads)]
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_an_error_in_step_ends_all_calls(failing):
+    def work(number, wait):
+        wait()
+        if number == failing:
+            raise ValueError("a failure")
+        wait()
+        raise AssertionError("the others end at the wait")
+
+    with pytest.raises(ValueError, match="a failure"):
+        parallel.in_step(work, 3)

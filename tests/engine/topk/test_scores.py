@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monogram.engine.topk.best import Eligible
 from monogram.engine.topk.by_sparse_rows import best_by_sparse_rows
-from monogram.engine.topk.scores import add_sparse_rows, sum_rows, sum_sparse_rows
+from monogram.engine.topk.scores import add_sparse_rows, clear, entries, sum_rows, sum_sparse_rows, sums
 
 
 @st.composite
@@ -56,8 +56,27 @@ def test_sparse_sums_are_the_scores_of_the_lists(case):
         np.testing.assert_array_equal(best.scores[user, :count], scores[user, best.items[user, :count]])
 
 
-def test_rows_are_added_to_what_is_there():
-    matrix = sp.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]))
-    total = np.ones(3)
-    add_sparse_rows(matrix.indptr, matrix.indices, matrix.data, np.array([1, 0, 1]), np.array([2.0, 1.0, 1.0]), total)
-    assert total.tolist() == [2.0, 10.0, 3.0]
+def test_rows_are_added_and_cleared():
+    """Each item of the rows is listed once, also where its sum is 0; clearing leaves nothing for the next history."""
+    matrix = sp.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0], [-1.0, 0.0, 1.0]]))
+    total, is_summed, summed = sums(3)
+    factors = np.array([1.0, 2.0, 1.0])
+    number = add_sparse_rows(
+        matrix.indptr, matrix.indices, matrix.data, np.array([0, 2, 2]), factors, total, is_summed, summed
+    )
+    assert summed[:number].tolist() == [0, 2]
+    assert is_summed.tolist() == [True, False, True]
+    assert total.tolist() == [-2.0, 0.0, 5.0]
+    clear(total, is_summed, summed[:number])
+    assert not total.any()
+    assert not is_summed.any()
+
+
+@given(case=cases())
+def test_entries_of_a_column(case):
+    histories, weights, columns = case
+    matrix, rows = sp.csr_array(weights), sp.csr_array(histories).indices
+    for column in columns:
+        found = entries(matrix, rows, int(column))
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, weights[rows, column])

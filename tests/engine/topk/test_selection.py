@@ -47,6 +47,18 @@ def test_offers_keep_the_best_with_the_worst_on_top(seed, n, k, levels):
     assert (items[count:] == -1).all()
 
 
+@given(seed=SEEDS, n=st.integers(0, 40), k=st.integers(1, 50), levels=LEVELS)
+def test_offers_in_any_order_keep_the_best(seed, n, k, levels):
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-levels, levels + 1, n).astype(np.float64)
+    items, scores = heap(k)
+    count = 0
+    for item in rng.permutation(n):
+        count = offer(items, scores, count, item, values[item])
+    sort(items, scores, count)
+    np.testing.assert_array_equal(items[:count], ranked(values, np.ones(n, bool), k))
+
+
 @given(seed=SEEDS, n=st.integers(1, 60), share=st.sampled_from([0.0, 0.5, 1.0]), tile=st.integers(1, 70))
 def test_close_marks_the_mask_and_the_list(seed, n, share, tile):
     rng = np.random.default_rng(seed)

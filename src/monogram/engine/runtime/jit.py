@@ -1,4 +1,4 @@
-"""Numba kernels: compiled without the GIL and cached on disk. No other module imports numba.
+"""Numba kernels: compiled without the GIL and cached on disk. Only `simd`, beside this module, imports numba too.
 
 Numba itself is imported when the first kernel is called, so that a short command which calls none starts fast.
 """

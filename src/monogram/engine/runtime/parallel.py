@@ -96,3 +96,22 @@ def parallel_for(
             for future in futures:
                 future.cancel()
             raise
+
+
+def in_step(work: Callable[[int, Callable[[], Any]], Any], threads: int) -> None:
+    """Call work(number, wait) for each number below `threads`, on a thread each; wait() returns once all called it.
+
+    Every call must wait equally often. Where one raises, the others end at their next wait, and the error is raised.
+    """
+    barrier = threading.Barrier(threads)
+
+    def run(number: int, _: int) -> None:
+        try:
+            work(number, barrier.wait)
+        except threading.BrokenBarrierError:
+            return  # the thread that broke the barrier raises the error
+        except BaseException:
+            barrier.abort()
+            raise
+
+    parallel_for(run, threads, 1, threads)

@@ -1,4 +1,8 @@
-"""The k best items by summed rows of a sparse weight matrix."""
+"""The k best items by summed rows of a sparse weight matrix.
+
+Only the items in the rows of a history are summed and compared. All others have the score 0, so that they are in a list
+only where fewer than k items have a score above 0, the lowest index first.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ import numpy as np
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr
 from monogram.engine.runtime.jit import kernel
-from monogram.engine.topk.best import USERS, Best, Eligible, arrays, empty, select_rows, share_of_users
-from monogram.engine.topk.scores import add_sparse_rows
+from monogram.engine.topk.best import USERS, Best, Eligible, arrays, empty, share_of_users
+from monogram.engine.topk.scores import add_sparse_rows, clear, sums
+from monogram.engine.topk.selection import offer, sort, worse
 
 
 def best_by_sparse_rows(matrix: Csr, histories: Csr, eligible: Eligible, k: int, *, threads: int = 1) -> Best:
@@ -30,7 +35,7 @@ def best_by_sparse_rows(matrix: Csr, histories: Csr, eligible: Eligible, k: int,
             *best,
             start,
             stop,
-            np.empty((1, histories.shape[1])),
+            *sums(histories.shape[1]),
         )
 
     parallel.parallel_for(block, histories.shape[0], min(USERS, share_of_users(histories.shape[0], threads)), threads)
@@ -56,9 +61,52 @@ def _sparse_rows(
     start: int,
     stop: int,
     total: Any,
+    is_summed: Any,
+    summed: Any,
 ) -> None:
     for user in range(start, stop):
-        total[:] = 0.0
         part = slice(indptr[user], indptr[user + 1])
-        add_sparse_rows(row_pointers, columns, values, indices[part], data[part], total[0])
-        select_rows(total, mask, out_pointers, out, only_pointers, only, best_items, best_scores, counts, user)
+        number = add_sparse_rows(row_pointers, columns, values, indices[part], data[part], total, is_summed, summed)
+        excluded = out[out_pointers[user] : out_pointers[user + 1]]
+        items, scores = best_items[user], best_scores[user]
+        if len(only_pointers) > 0:
+            allowed = only[only_pointers[user] : only_pointers[user + 1]]
+            count = _select(total, allowed, mask, excluded, items, scores)
+        else:
+            count = _select(total, summed[:number], mask, excluded, items, scores)
+            count = _fill(is_summed, mask, excluded, items, scores, count)
+        sort(items, scores, count)
+        counts[user] = count
+        clear(total, is_summed, summed[:number])
+
+
+@kernel
+def _select(total: Any, chosen: Any, mask: Any, excluded: Any, items: Any, scores: Any) -> int:
+    """Offer the eligible of the chosen items, in any order; the size of the heap."""
+    count, k = 0, len(items)
+    for j in chosen:
+        score = total[j]
+        if not score > -np.inf or (count == k and score < scores[0]):
+            continue
+        if mask[j] and not _contains(excluded, j):
+            count = offer(items, scores, count, j, score)
+    return count
+
+
+@kernel
+def _fill(is_summed: Any, mask: Any, excluded: Any, items: Any, scores: Any, count: int) -> int:
+    """Offer the eligible items that were not summed, with the score 0, until one does not enter."""
+    k = len(items)
+    for j in range(len(mask)):
+        if count == k and (k == 0 or not worse(scores[0], items[0], 0.0, j)):
+            break
+        if mask[j] and not is_summed[j] and not _contains(excluded, j):
+            count = offer(items, scores, count, j, 0.0)
+    return count
+
+
+@kernel
+def _contains(items: Any, item: int) -> Any:
+    """Whether an item is in a sorted list."""
+    at = np.searchsorted(items, item)
+    return at < len(items) and items[at] == item

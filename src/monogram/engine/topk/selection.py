@@ -1,7 +1,8 @@
 """Top-k selection: a binary heap of the k best items, worst on top.
 
-Items are visited in ascending order of index and enter only with a strictly higher score than the worst in the heap, so
-ties go to the lower index. Items that are not eligible have the score −∞ and never enter.
+Of items with equal scores, the lower index ranks first. `select` visits items in ascending order of index, so that an
+item enters only with a strictly higher score than the worst in the heap; `offer` takes items in any order. Items that
+are not eligible have the score −∞ and never enter.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ def sink(items: Any, scores: Any, size: int) -> None:
 
 @kernel
 def offer(items: Any, scores: Any, count: int, item: int, score: float) -> int:
-    """Insert an item, of higher index than all before, if it is good enough; return the size of the heap."""
+    """Insert an item if it is good enough; return the size of the heap. The order of the calls makes no difference."""
     k = len(items)
     if count == k:
-        if k > 0 and score > scores[0]:
+        if k > 0 and worse(scores[0], items[0], score, item):
             scores[0] = score
             items[0] = item
             sink(items, scores, k)
