@@ -34,10 +34,10 @@ def test_a_kernel_calls_others():
 def test_numba_is_imported_by_the_first_call():
     script = (
         "import sys, numpy as np\n"
-        "from monogram.engine.topk.scores import add_sparse_rows\n"
+        "from monogram.engine.topk.scores import clear\n"
         "before = 'numba' in sys.modules\n"
         "none = np.zeros(0, np.int64)\n"
-        "add_sparse_rows(np.zeros(1, np.int64), none, np.zeros(0), none, np.zeros(0), np.zeros(1))\n"
+        "clear(np.zeros(1), np.zeros(1, np.bool_), none)\n"
         "print(before, 'numba' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -9,17 +9,17 @@ import numpy as np
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.engine.runtime.jit import kernel
-from monogram.engine.topk.scores import add_sparse_rows
+from monogram.engine.topk.scores import add_sparse_rows, clear, sums
 
 
 def two_step_scores(matrix: Csr, histories: Csr, share: float, *, threads: int = 1) -> Float64:
     """Scores of all items for each history (histories × items), in float64; each history is summed by one thread."""
-    out = np.empty(histories.shape)
+    out = np.zeros(histories.shape)
     data = histories.data.astype(np.float64)
     arrays = matrix.indptr, matrix.indices, matrix.data, histories.indptr, histories.indices, data
 
     def block(start: int, stop: int) -> None:
-        _two_steps(*arrays, share, out, np.empty(histories.shape[1]), start, stop)
+        _two_steps(*arrays, share, out, start, stop, *sums(histories.shape[1]))
 
     parallel.parallel_for(block, len(out), 4, threads)
     return out
@@ -35,19 +35,19 @@ def _two_steps(
     data: Any,
     share: float,
     out: Any,
-    first: Any,
     start: int,
     stop: int,
+    first: Any,
+    is_summed: Any,
+    summed: Any,
 ) -> None:
     for user in range(start, stop):
         part = slice(indptr[user], indptr[user + 1])
-        first[:] = 0.0
-        add_sparse_rows(pointers, columns, values, indices[part], data[part], first)
+        number = add_sparse_rows(pointers, columns, values, indices[part], data[part], first, is_summed, summed)
         total = out[user]
-        for i in range(len(first)):
-            total[i] = (1 - share) * first[i]
-        for i in range(len(first)):
+        for i in summed[:number]:
+            total[i] += (1 - share) * first[i]
             factor = share * first[i]
-            if factor != 0.0:
-                for t in range(pointers[i], pointers[i + 1]):
-                    total[columns[t]] += factor * values[t]
+            for t in range(pointers[i], pointers[i + 1]):
+                total[columns[t]] += factor * values[t]
+        clear(first, is_summed, summed[:number])
