@@ -46,7 +46,7 @@ SETTINGS = {
     "lrr": [{"rank": 6, "l2": 10}, {"rank": 12, "l2": 10}],
     "rg2": [{"rank": 6, "l2": 0.1}, {"rank": 12, "l2": 0.3}, {"l2": 0.3, "solver": "als", "tolerance": 0.01}],
     "wrmf": [{"rank": 4, "epochs": 3}],
-    "slim": [{"l1": 1, "l2": 5}],
+    "slim": [{"l1": 1, "l2": 5, "tolerance": 1e-6}, {"l1": 8, "l2": 5, "tolerance": 1e-6}, {"l1": 1, "l2": 20}],
     "item_knn": [{"k": 10}],
     "popularity": [{}],
 }  # fmt: skip
