@@ -118,12 +118,14 @@ def compare(arguments):
         matrix = SETS[name]()
         log = mg.Interactions.from_csr(matrix)
         weights, seconds, used = ours(log, l1=l1, l2=l2)
+        above = f"at most {bound(log, l1, l2):.0e} above the minimum"
         row(name, "Monogram", f"{seconds:.2f}", f"{used:.2f}", f"{weights.nnz:,}",
-            f"{objective(matrix, weights, l1, l2):.8g} (at most {bound(log, l1, l2):.0e} above the minimum)", "")  # fmt: skip
+            f"{objective(matrix, weights, l1, l2):.8g} ({above})", "")  # fmt: skip
         if arguments.peer:
             weights, other, spent = peer(arguments.peer, matrix, l1, l2)
+            ratios = f"{seconds / other:.2f} × ({used / spent:.2f} × of the processor)"
             row(name, "LensKit 2025.8.1", f"{other:.2f}", f"{spent:.2f}", f"{weights.nnz:,}",
-                f"{objective(matrix, weights, l1, l2):.8g}", f"{seconds / other:.2f} × ({used / spent:.2f} × of the processor)")  # fmt: skip
+                f"{objective(matrix, weights, l1, l2):.8g}", ratios)  # fmt: skip
 
 
 def path(arguments):
