@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 import monogram as mg
+from monogram.engine.gram.sparse_rows import sparse_rows
 from monogram.engine.iterative import slim
 from monogram.errors import MemoryBudgetError, MonogramWarning, ParameterError
-from monogram.models.context import FitInputs, FitOptions
+from monogram.models.sparse import SlimPath
 from monogram.testing import check_recommender
 
-SHARP = {"epochs": 20_000, "tolerance": 1e-11}
+GOLDEN = Path(__file__).parents[1] / "golden" / "slim.mono"
+SHARP = {"epochs": 20_000, "tolerance": 1e-12}
 
 
 @pytest.fixture
@@ -50,12 +53,11 @@ def best_by_lbfgs(matrix, l1, l2, positive) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("rho", [0.5, 5.0])
 @pytest.mark.parametrize("positive", [True, False])
 @pytest.mark.parametrize(("l1", "l2"), [(0.5, 2.0), (2.0, 0.5), (3.0, 0.0), (0.0, 1.0), (1000.0, 1.0)])
-def test_slim_meets_the_conditions_of_its_minimum(world, l1, l2, positive, rho):
+def test_slim_meets_the_conditions_of_its_minimum(world, l1, l2, positive):
     """A zero subgradient off the diagonal, looked at in the dense data."""
-    model = mg.SLIM(l1=l1, l2=l2, positive=positive, rho=rho, **SHARP).fit(world, dtype="float64")
+    model = mg.SLIM(l1=l1, l2=l2, positive=positive, **SHARP).fit(world, dtype="float64")
     b, x = model.item_weights(), world.toarray().astype(np.float64)
     gradient = x.T @ x @ b - x.T @ x + l2 * b
     np.fill_diagonal(gradient, 0)
@@ -93,17 +95,60 @@ def test_float32_with_its_defaults_is_near(world):
     assert "error" not in str(rough.report_)
 
 
-@pytest.mark.parametrize("width", [1, 4, 25])
-def test_the_size_of_the_pool_changes_nothing(world, width, monkeypatch):
-    expected = mg.SLIM(l1=1, l2=2).fit(world, dtype="float64").item_weights()
-    monkeypatch.setattr(slim, "WIDTH", width)
-    np.testing.assert_allclose(mg.SLIM(l1=1, l2=2).fit(world, dtype="float64").item_weights(), expected, atol=1e-12)
+@pytest.mark.parametrize("positive", [True, False])
+@pytest.mark.parametrize(("name", "value"), [("AREA", 60), ("SIDE", 4)])
+def test_little_room_for_copied_rows_and_direct_solves_changes_nothing(world, name, value, positive, monkeypatch):
+    """A full working set drops its zeros; a support that is too large is left to coordinate descent."""
+    settings = {"l1": 3, "l2": 2, "positive": positive, **SHARP}
+    expected = mg.SLIM(**settings).fit(world, dtype="float64").item_weights()
+    monkeypatch.setattr(slim, name, value)
+    monkeypatch.setattr(slim, "DEPTH", {True: 1, False: 1})
+    if name == "AREA":
+        monkeypatch.setattr(slim, "AREA", 24 * (1 + int((expected != 0).sum(axis=0).max())))
+    actual = mg.SLIM(**settings).fit(world, dtype="float64").item_weights()
+    np.testing.assert_allclose(actual, expected, atol=1e-9)
+
+
+def test_a_working_set_without_room_is_warned_of(world, monkeypatch):
+    monkeypatch.setattr(slim, "AREA", 24 * 2)
+    monkeypatch.setattr(slim, "DEPTH", {True: 1, False: 1})
+    with pytest.warns(MonogramWarning, match=r"not converged for \d+ of 25 items"):
+        mg.SLIM(l1=0.1, l2=2, positive=False).fit(world)
+
+
+def test_the_number_of_threads_changes_nothing(world):
+    one, three = (mg.SLIM(l1=1, l2=2).fit(world, threads=threads).weights_.matrix for threads in (1, 3))
+    np.testing.assert_array_equal(one.toarray(), three.toarray())
+
+
+def test_screening_is_exact(world):
+    """No item with S_ij ≤ l1 has a weight at the minimum, which L-BFGS finds without screening."""
+    small = sp.csr_array(world[:, :9])
+    gram = (small.T @ small).toarray()
+    l1 = float(np.median(gram))
+    assert (best_by_lbfgs(small, l1, 0.5, True)[gram <= l1] <= 1e-9).all()
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_a_path_of_l1_ends_at_the_same_minimum(world, positive):
+    path = SlimPath(world)
+    for l1 in (8.0, 3.0, 1.0, 2.0):
+        settings = {"l1": l1, "l2": 2.0, "positive": positive, **SHARP}
+        warm = mg.SLIM(**settings).fit(path, dtype="float64")
+        fresh = mg.SLIM(**settings).fit(world, dtype="float64")
+        np.testing.assert_allclose(warm.item_weights(), fresh.item_weights(), atol=1e-9)
+
+
+def test_a_path_with_signs_can_go_on_without(world):
+    path = SlimPath(world)
+    mg.SLIM(l1=0.1, l2=2, positive=False).fit(path)
+    assert (mg.SLIM(l1=0.1, l2=2).fit(path).item_weights() >= 0).all()
 
 
 def test_permuting_items_permutes_the_answer(world):
     order = np.random.default_rng(1).permutation(world.shape[1])
-    plain = mg.SLIM(l1=1, l2=2).fit(world, dtype="float64").item_weights()
-    moved = mg.SLIM(l1=1, l2=2).fit(sp.csr_array(world[:, order]), dtype="float64").item_weights()
+    plain = mg.SLIM(l1=1, l2=2, **SHARP).fit(world, dtype="float64").item_weights()
+    moved = mg.SLIM(l1=1, l2=2, **SHARP).fit(sp.csr_array(world[:, order]), dtype="float64").item_weights()
     np.testing.assert_allclose(moved, plain[np.ix_(order, order)], atol=1e-10)
 
 
@@ -118,35 +163,63 @@ def test_more_l1_leaves_fewer_weights_and_no_stored_zeros(world):
 
 
 @pytest.mark.parametrize("positive", [True, False])
-def test_the_record_ends_at_the_objective(world, positive):
-    inputs, options = FitInputs(mg.Interactions.from_csr(world)), FitOptions(dtype="float64", budget=10**9)
-    model, report = mg.SLIM(l1=1, l2=2, positive=positive, epochs=2000, tolerance=1e-9), options.report()
-    actual = model._fit(inputs, options, report)
-    assert 1 < len(report.objectives) < 2000
-    expected = value(world, actual.columns(np.arange(25)), 1, 2)
-    assert report.objectives[-1] == pytest.approx(expected, rel=1e-7)
-    assert abs(report.objectives[0] - expected) > abs(report.objectives[-1] - expected)
+def test_the_report_has_the_objective(world, positive):
+    model = mg.SLIM(l1=1, l2=2, positive=positive).fit(world, dtype="float64")
+    assert model.report_.objectives == (pytest.approx(value(world, model.item_weights(), 1, 2), rel=1e-9),)
+
+
+@pytest.mark.parametrize("positive", [True, False])
+@pytest.mark.parametrize(("l1", "l2"), [(1.0, 2.0), (3.0, 0.0), (0.0, 1.0)])
+@pytest.mark.parametrize("tolerance", [0.3, 0.03, 1e-4])
+def test_the_gap_bounds_the_distance_from_the_minimum(world, positive, l1, l2, tolerance):
+    rows, problem = sparse_rows(world, dtype="float64"), slim.SlimProblem(l1, l2, positive)
+    rough = slim.slim(rows, problem, epochs=20_000, tolerance=tolerance)
+    sharp = slim.slim(rows, problem, **SHARP)
+    above = rough.objective - sharp.objective
+    assert -1e-7 <= above <= rough.gap + 1e-7
+    assert sharp.gap <= 1e-6 * sharp.objective
 
 
 def test_columns_that_have_not_converged_are_warned_of(world):
-    with pytest.warns(MonogramWarning, match=r"not converged for \d+ of 25 items after 2 epochs .* raise epochs"):
-        model = mg.SLIM(l1=1, l2=2, epochs=2).fit(world)
-    assert model.report_.residual > 1e-3
+    expected = r"not converged for \d+ of 25 items after 2 passes .* raise epochs"
+    with pytest.warns(MonogramWarning, match=expected):
+        mg.SLIM(l1=0.01, l2=0.01, positive=False, epochs=2, tolerance=1e-9).fit(world)
 
 
-def test_the_plan_counts_the_memory_of_slim(world):
+def test_the_plan_needs_no_square_array():
+    size = (50_000, 100_000, 10**6)
+    square = 4 * 100_000**2
+    assert mg.SLIM().plan(size, memory="8 GB").chosen.bytes < square / 10
+    assert mg.SLIM(l1=0, positive=False).plan(size).chosen.bytes > mg.SLIM().plan(size).chosen.bytes
+    assert mg.SLIM(positive=False).plan(size).chosen.seconds > mg.SLIM().plan(size).chosen.seconds
+
+
+def test_less_memory_stores_fewer_rows_and_takes_longer(world):
     size = (50_000, 20_000, 10**6)
-    ease, sparse = mg.EASE().plan(size, solver="primal"), mg.SLIM().plan(size)
-    square = 4 * 20_000**2
-    assert sparse.chosen.bytes - ease.chosen.bytes == pytest.approx(0.1 * 4 * square + 3 * 4 * 512 * 20_000, rel=0.01)
-    assert mg.SLIM(l1=0).plan(size).chosen.bytes > 4.9 * square
-    assert sparse.chosen.seconds > ease.chosen.seconds
-    with pytest.raises(MemoryBudgetError, match="most active items") as caught:
-        mg.SLIM().plan(size, memory="1 GB").require()
-    kept = int(str(caught.value).split("keep the ")[1].split(" most")[0].replace(",", ""))
-    assert mg.SLIM().plan((50_000, int(0.97 * kept), 10**6), memory="1 GB").fits
+    much, little = (mg.SLIM().plan(size, memory=memory).chosen for memory in ("8 GB", "450 MB"))
+    assert little.bytes <= 450e6 < much.bytes
+    assert little.seconds > much.seconds
     with pytest.raises(MemoryBudgetError, match="nothing was allocated"):
         mg.SLIM().fit(world, memory="1 MB")
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_rows_that_are_not_stored_change_nothing(world, positive):
+    problem = slim.SlimProblem(1.0, 2.0, positive)
+    solutions = [
+        slim.slim(sparse_rows(world, dtype="float64", most=most), problem, **SHARP).matrix.toarray()
+        for most in (np.inf, 2_000, 0)
+    ]
+    np.testing.assert_allclose(solutions[1], solutions[0], atol=1e-10)
+    np.testing.assert_allclose(solutions[2], solutions[0], atol=1e-10)
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_data_with_negative_weights_is_not_screened(positive):
+    rng = np.random.default_rng(5)
+    matrix = sp.csr_array(rng.normal(size=(30, 8)) * (rng.random((30, 8)) < 0.6))
+    solution = slim.slim(sparse_rows(matrix, dtype="float64"), slim.SlimProblem(0.5, 1.0, positive), **SHARP)
+    np.testing.assert_allclose(solution.matrix.toarray(), best_by_lbfgs(matrix, 0.5, 1.0, positive), atol=1e-5)
 
 
 def test_weights_that_turn_out_too_dense_for_the_budget_are_refused():
@@ -158,10 +231,10 @@ def test_weights_that_turn_out_too_dense_for_the_budget_are_refused():
         model.fit(log, memory=model.plan(log).chosen.bytes)
 
 
-def test_the_solver_states_too_dense_weights_without_advice():
-    problem = slim.SlimProblem(0.01, 1.0, False, np.full(25, 100.0))
+def test_the_solver_states_too_dense_weights_without_advice(world):
+    problem = slim.SlimProblem(0.01, 1.0, False)
     with pytest.raises(MemoryBudgetError, match=r"more than the 10 entries .* before all 25 items are done$"):
-        slim.slim(np.linalg.inv(np.eye(25) * 101 + 1), problem, epochs=3, tolerance=0.0, most=10)
+        slim.slim(sparse_rows(world), problem, epochs=100, tolerance=1e-4, most=10)
 
 
 def test_there_is_no_dual(world):
@@ -169,10 +242,19 @@ def test_there_is_no_dual(world):
         mg.SLIM().fit(world, solver="dual")
 
 
-@pytest.mark.parametrize("parameters", [{"l1": -1}, {"l2": "2"}, {"rho": 0}, {"epochs": 0}, {"positive": 1}])
+@pytest.mark.parametrize("parameters", [{"l1": -1}, {"l2": "2"}, {"epochs": 0}, {"positive": 1}])
 def test_parameters_outside_their_range_are_named(parameters):
     with pytest.raises(ParameterError, match=next(iter(parameters))):
         mg.SLIM(**parameters)
+
+
+def test_rho_of_an_earlier_version_has_no_effect_and_says_so():
+    with pytest.warns(MonogramWarning, match=r"rho = 5 has no effect: .* leave it out"):
+        model = mg.SLIM(rho=5)
+    assert "rho" not in model.params()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mg.load(GOLDEN).params() == {"l1": 1, "l2": 5, "positive": True, "epochs": 200, "tolerance": 1e-4}
 
 
 @pytest.mark.parametrize("parameters", [{}, {"l1": 0.2, "l2": 1, "positive": False}])

@@ -51,8 +51,17 @@ def test_epochs_cost_time_and_no_memory():
 
 def test_an_l1_penalty_leaves_fewer_weights_of_slim():
     size = guess(29_858, 40_981, 810_128)
-    sparse, dense = (iterative_costs.slim_extra(size, l1, 50) for l1 in (5.0, 0.0))
-    assert sparse.bytes < dense.bytes / 5
+    sparse, dense = (iterative_costs.slim(size, l1, positive=False) for l1 in (5.0, 0.0))
+    assert sparse.bytes < dense.bytes / 2
+
+
+def test_the_cost_of_slim_stays_within_the_budget_as_long_as_a_column_fits():
+    size = guess(29_858, 40_981, 810_128)
+    least = iterative_costs.slim(size, 5.0, budget=0)
+    for budget in (least.bytes, 1.2 * least.bytes, 100 * least.bytes):
+        cost = iterative_costs.slim(size, 5.0, budget=budget)
+        assert least.bytes <= cost.bytes <= budget
+        assert cost.seconds <= least.seconds
 
 
 def test_workers_too_small_for_the_square():

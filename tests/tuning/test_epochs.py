@@ -132,13 +132,6 @@ def test_other_models_in_epochs_are_observed(log, tmp_path, name, given, monkeyp
         assert ("epochs" in row) == (row["parameters"]["solver"] != "closed_form")
 
 
-def test_slim_is_not_observed(log, tmp_path):
-    path = tmp_path / "shop.jsonl"
-    mg.tune(log, "slim", study=path, **HOW | {"space": {}, "budget": "12 settings"})
-    assert lines(path, "slim")
-    assert not any("epochs" in row for row in lines(path, "slim"))
-
-
 def test_an_observer_measures_after_powers_of_two_only():
     made, observer = [], EpochObserver(lambda done, value: done == 8)
     look = observer.between(float)

@@ -13,8 +13,10 @@ import scipy.sparse as sp
 import monogram as mg
 from monogram.engine.inverse import primal
 from monogram.engine.inverse.local import LocalRegression
+from monogram.errors import MemoryBudgetError
 from monogram.evaluation.metrics import parse
 from monogram.evaluation.protocol import measure_weights
+from monogram.models import sparse
 from monogram.models.context import FitOptions
 from monogram.models.registry import MODELS
 from monogram.planning import inverse_costs
@@ -51,7 +53,7 @@ SETTINGS = {
     "lrr": [{"rank": 6, "l2": 10}, {"rank": 12, "l2": 10}],
     "rg2": [{"rank": 6, "l2": 0.1}, {"rank": 12, "l2": 0.3}, {"l2": 0.3, "solver": "als", "tolerance": 0.01}],
     "wrmf": [{"rank": 4, "epochs": 3}],
-    "slim": [{"l1": 1, "l2": 5}],
+    "slim": [{"l1": 1, "l2": 5, "tolerance": 1e-6}, {"l1": 8, "l2": 5, "tolerance": 1e-6}, {"l1": 1, "l2": 20}],
     "item_knn": [{"k": 10}],
     "popularity": [{}],
 }  # fmt: skip
@@ -129,6 +131,38 @@ def test_one_inverse_for_each_pair_and_one_gram_for_all(split, made):
     for group in groups:
         runner.run(group)
     assert made == {"primal_inverse": 8, "gram": 3}
+
+
+def test_slim_of_one_l2_makes_one_gram_and_fits_the_highest_l1_first(split, monkeypatch):
+    made, order, real = [], [], sparse.slim.slim
+    rows = sparse.sparse_rows
+    monkeypatch.setattr(sparse, "sparse_rows", lambda x, **more: made.append(x.shape[1] > 2) or rows(x, **more))
+    monkeypatch.setattr(sparse.slim, "slim", lambda s, how, **more: order.append((s.n, how.l1)) or real(s, how, **more))
+    (group,) = grouped(Setting.of("slim", {"l1": l1, "l2": 5}) for l1 in (1, 8, 4))
+    trials = GroupRunner(Task(split, parse("recall@5"))).run(group)
+    assert [trial.setting.parameters["l1"] for trial in trials] == [1, 8, 4]
+    assert sum(made) == 1
+    assert [l1 for n, l1 in order if n > 2] == [8, 4, 1]
+
+
+def test_a_slim_that_fails_leaves_the_values_of_the_others(split, monkeypatch):
+    real = sparse.slim.slim
+
+    def fails(rows, problem, **more):
+        if problem.l1 == 1:
+            raise MemoryBudgetError("too many weights")
+        return real(rows, problem, **more)
+
+    (group,) = grouped(Setting.of("slim", {"l1": l1, "l2": 5}) for l1 in (1, 8))
+    runner = GroupRunner(Task(split, parse("recall@5")))
+    runner.run(group)  # compiles
+    monkeypatch.setattr(sparse.slim, "slim", fails)
+    monkeypatch.setattr(mg.SLIM, "_warm", lambda self, options: None)
+    low, high = runner.run(group)
+    assert low.value is None
+    assert high.value is not None
+    assert "l1=1.0" in low.note
+    assert "too many weights" in low.note
 
 
 def test_two_steps_share_an_inverse_a_gram_and_their_directions(split, made):

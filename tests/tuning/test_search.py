@@ -204,7 +204,7 @@ def test_what_is_trained_in_epochs(log):
     space = search.spaces.space
     for name, given, expected in (
         ("wrmf", {}, True),
-        ("slim", {}, True),
+        ("slim", {}, False),
         ("deql", {}, False),
         ("low_rank_edlae", {"solver": ["closed_form"]}, False),
         ("low_rank_edlae", {"solver": ["closed_form", "admm"]}, True),

@@ -68,6 +68,7 @@ class Recommender:
     updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
     keeps_gram: ClassVar[bool] = False  # whether fit(keep_gram=True) can keep the Gram beside the weights
     expands: ClassVar[bool] = False  # whether the weights of a dual fit can be expanded
+    retired: ClassVar[tuple[str, ...]] = ()  # parameters of earlier versions, which old model files still have
     # Parameters with which the model takes far less memory than a square array, the best first. The error message of a
     # fit over its memory budget names the first that fits.
     lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ()

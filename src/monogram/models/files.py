@@ -149,7 +149,9 @@ def _model(
         raise ModelFileError(
             f"contains the model {header['model']!r}, which is not registered; known models are {', '.join(known)}"
         )
-    model = (known[header["model"]] or MODELS[header["model"]])(**header["parameters"])
+    kind = known[header["model"]] or MODELS[header["model"]]
+    parameters = header["parameters"].items()
+    model = kind(**{name: value for name, value in parameters if name not in kind.retired})
     log = log_from(header, tensors)
     own = {name.removeprefix("weights."): array for name, array in tensors.items() if name.startswith("weights.")}
     _check_weights(own, verify)

@@ -2,49 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
-from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse.primal import primal_inverse
+from monogram.data.readers import as_interactions
+from monogram.engine.gram.sparse_rows import SparseRows, sparse_rows
 from monogram.engine.iterative import slim
-from monogram.engine.runtime.progress import Stage, silent
-from monogram.engine.topk.column_topk import entry_bytes
+from monogram.engine.runtime.arrays import Csr
 from monogram.errors import NumericalError, ParameterError, warn
-from monogram.models.abilities import EpochTraining
-from monogram.models.advice import inverse_advice, sparsity_advice
+from monogram.models.abilities import SharedFit
+from monogram.models.advice import sparsity_advice
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import L2, Search
-from monogram.planning import choice
-from monogram.planning.iterative_costs import slim_extra, slim_weights
+from monogram.planning import iterative_costs
 from monogram.planning.plan import Plan
-from monogram.planning.size import Size
+from monogram.planning.size import Size, measure
 from monogram.weights import Sparse, Weights
+
+
+class SlimPath:
+    """A sequence of SLIM fits on one log: `fit` of SLIM takes it in place of the log.
+
+    The first fit makes the rows of the Gram, and every fit starts from the weights of the one before; fit the highest
+    l1 first. The result is that of a fit on the log, up to the tolerance.
+
+    Parameters
+    ----------
+    log : Interactions, or anything `fit` takes
+    """
+
+    def __init__(self, log: Any) -> None:
+        self.log = as_interactions(log)
+        self.rows: SparseRows | None = None
+        self.weights: Csr | None = None
 
 
 @dataclass(kw_only=True, eq=False)
 class SLIM(Recommender):
-    """Sparse linear method (Ning and Karypis 2011), by ADMM (Steck, Dimakopoulou, Riabov and Jebara 2020).
+    """Sparse linear method (Ning and Karypis 2011), by coordinate descent.
 
     Minimises ½‖X − XB‖² + ½·l2·‖B‖² + l1·‖B‖₁ with diag B = 0, and B ≥ 0 when `positive`. The minimum is unique for
-    l2 above 0. ADMM uses one inverse, C = (S + diag(l2 + ρ))⁻¹ with ρ_i = rho·√((d_i + l2)·mean(d + l2)). It repeats
-    B ← I + C(ρ∘(Z − Γ) − diag ν), with ν such that diag B = 0; Z ← B + Γ soft-thresholded by l1/ρ (with `positive` its
-    positive part); Γ ← Γ + B − Z. The weights are Z, which has exact zeros. With l1 = 0 and `positive` off the minimum
-    is that of EASE.
+    l2 above 0. Each column is solved on its own: min ½wᵀ(S + l2·I)w − s_jᵀw + l1·‖w‖₁. With `positive` only items with
+    S_ij > l1 can have a weight, an exact screening. Coordinate descent runs on a working set of items, to which those
+    are added whose conditions of the minimum are violated; a slow column is solved directly on the weights that are not
+    zero. No square array over the items is held. With l1 = 0 and `positive` off the minimum is that of EASE.
 
-    The residual in `report_` is the largest violation of the conditions of the minimum, relative to max|S|.
+    The residual in `report_` is the largest violation of the conditions of the minimum on eight columns, relative to
+    max|S|.
     """
 
     name: ClassVar[str] = "slim"
-    # The columns of the weights converge one by one: the whole model cannot be measured after an epoch.
-    epoch_training: ClassVar[EpochTraining | None] = EpochTraining(observable=False)
+    retired: ClassVar[tuple[str, ...]] = ("rho",)
+    lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ({"l1": 5.0, "l2": 100.0},)
     l1: float = param(
         5.0,
         "penalty on the absolute weights: higher leaves fewer",
@@ -54,63 +70,91 @@ class SLIM(Recommender):
     )
     l2: float = param(100.0, "penalty on the squared weights", low=0, high=1e30, search=L2)
     positive: bool = param(True, "no weight below 0")
-    rho: float = param(10.0, "penalty of ADMM on the difference of B and Z, in units of the Gram", low=1e-6, high=1e6)
-    epochs: int = param(200, "maximum number of iterations for a column", low=1, high=1_000_000)
-    tolerance: float = param(1e-4, "relative change at which a column has converged", low=0, high=1)
+    epochs: int = param(2000, "maximum number of passes over the weights of an item", low=1, high=1_000_000)
+    tolerance: float = param(
+        1e-4,
+        "largest violation of a condition of the minimum, relative to the largest entry of the item's Gram column",
+        low=0,
+        high=1,
+    )
+    rho: InitVar[float | None] = None
+
+    def __post_init__(self, rho: float | None = None) -> None:  # noqa: RUF033 (a fit calls it without rho)
+        super().__post_init__()
+        if rho is not None:
+            warn(f"rho = {rho!r} has no effect: SLIM is no longer solved by ADMM, and needs no rho; leave it out")
 
     def _warm(self, options: FitOptions) -> None:
         log = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr())
-        self._solve(log, replace(options, threads=1), silent, np.inf)
+        self._solve(SlimPath(log), replace(options, threads=1, budget=2**62), ReportBuilder())
+
+    def shared_fit(self) -> SharedFit:
+        """Fits with equal parameters but for l1 share the Gram, and start from each other's weights."""
+        key = (self.name, self.l2, self.positive, self.epochs, self.tolerance)
+        return SharedFit("sequence", key, source=SlimPath, order=-self.l1)
+
+    def inputs(self, source: Any) -> FitInputs:
+        """Inputs from a log, or from a `SlimPath` of a log."""
+        return FitInputs(source.log, source) if isinstance(source, SlimPath) else super().inputs(source)
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """The plan of a fit on a log of this size."""
         if options.solver == "dual":
-            raise ParameterError("SLIM has no solver='dual'; use solver='primal' or 'auto'")
-        extra = slim_extra(size, self.l1, self.epochs, dtype=options.dtype)
-        settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "extra": extra}
-        return choice.choose(size, budget=options.budget, solvers=("primal",), **settings)
+            raise ParameterError("SLIM has no solver='dual'; it has only one solver, so leave solver out")
+        cost = iterative_costs.slim(
+            size,
+            self.l1,
+            positive=self.positive,
+            budget=options.budget,
+            dtype=options.dtype,
+            threads=options.threads,
+        )
+        return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
-        log = inputs.log
         chosen = self._chosen(inputs, options, report)
         report.tick("plan")
-        report.solver, report.planned_bytes = chosen.solver, chosen.bytes
-        most = slim_weights(log.n_items, self.l1) + (options.budget - chosen.bytes) / entry_bytes(options.dtype)
-        solution, problem = self._solve(log, options, report.tick, most)
-        report.objectives = solution.record
-        report.residual = slim.optimality(log.matrix, solution.matrix, problem)
+        report.planned_bytes = chosen.bytes
+        path = inputs.factorisation or SlimPath(inputs.log)
+        solution = self._solve(path, options, report)
+        report.objectives = [solution.objective]
+        problem = slim.SlimProblem(self.l1, self.l2, self.positive)
+        report.residual = slim.optimality(inputs.log.matrix, solution.matrix, problem)
         report.tick("residual")
         self._check_convergence(solution, report.residual)
         return Sparse(solution.matrix)
 
-    def _solve(
-        self, log: Interactions, options: FitOptions, stage: Stage, most: float
-    ) -> tuple[slim.SlimSolution, slim.SlimProblem]:
-        """The weights by ADMM, and the problem they solve; `most` is the largest number of weights that may be kept."""
-        rho = slim.penalties(squares(log.matrix), self.l2, self.rho)
-        problem = slim.SlimProblem(self.l1, self.l2, self.positive, rho)
-        settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "stage": stage}
-        with inverse_advice():
-            inverse = primal_inverse(log.matrix, self.l2 + rho, **settings)
-        square = inverse.into_weights(np.ones(log.n_items), inverse.diagonal, options.threads)
+    def _solve(self, path: SlimPath, options: FitOptions, report: ReportBuilder) -> slim.SlimSolution:
+        """The weights; the path keeps them, and the rows of the Gram."""
+        size = measure(path.log.matrix)
+        without_rows = self.plan_size(size, replace(options, budget=0)).chosen.bytes
+        if path.rows is None:
+            room = options.budget - without_rows
+            path.rows = sparse_rows(path.log.matrix, dtype=options.dtype, most=room, threads=options.threads)
+            report.tick("gram")
+        room = options.budget - without_rows - path.rows.nbytes
+        most = iterative_costs.slim_weights(size, self.l1, self.positive)
+        most += max(0, room) / iterative_costs.slim_entry_bytes(options.dtype)
         with sparsity_advice():
             solution = slim.slim(
-                square,
-                problem,
+                path.rows,
+                slim.SlimProblem(self.l1, self.l2, self.positive),
                 epochs=self.epochs,
                 tolerance=self.tolerance,
+                start=path.weights,
                 most=most,
                 threads=options.threads,
-                stage=stage,
+                stage=report.tick,
             )
-        return solution, problem
+        path.weights = solution.matrix
+        return solution
 
     def _check_convergence(self, solution: slim.SlimSolution, residual: float) -> None:
         """Raise NumericalError where the weights are not finite; warn of columns that have not converged."""
-        if not (np.isfinite(residual) and np.isfinite(solution.record).all()):
+        if not (np.isfinite(residual) and np.isfinite(solution.objective)):
             raise NumericalError("the weights are not finite: raise l2, or use dtype='float64'")
         if solution.unfinished:
             warn(
                 f"SLIM has not converged for {solution.unfinished:,} of {solution.matrix.shape[0]:,} items after "
-                f"{self.epochs:,} epochs (residual {residual:.1e}); raise epochs or the tolerance, or try another rho"
+                f"{solution.passes:,} passes (residual {residual:.1e}); raise epochs, the tolerance, l1 or l2"
             )

@@ -1,7 +1,8 @@
-"""Costs of iterative fits (alternating least squares, Newton-CG, ADMM) and of nearest neighbours."""
+"""Costs of iterative fits (alternating least squares, Newton-CG, coordinate descent) and of nearest neighbours."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,19 @@ from monogram.engine.iterative import wrmf as wrmf_solver
 from monogram.engine.runtime import parallel
 from monogram.engine.topk import column_topk
 from monogram.planning.calibration import calibrate
-from monogram.planning.cost import WORKSPACE, Cost, Extra
+from monogram.planning.cost import WORKSPACE, Cost
 from monogram.planning.lowrank_costs import LOWER_RANK, SPARSE_RATE
 from monogram.planning.size import Size
 
 COPIES = {"als": 4, "newton_cg": 8}  # copies of both factors in memory, by solver of RG²
 SMALL_PRODUCTS = 0.15  # speed of WRMF's small products, relative to large ones; measured at rank 64
-SLIM_EPOCHS = 60  # epochs that a column of SLIM usually needs
-SLIM_DENSITY = 0.1  # planned density of SLIM's weights with l1 above 0; a fit that exceeds its budget stops
+# Of SLIM, by whether its weights are positive. The weights are a share of the pairs of items that share a user; a fit
+# that exceeds its budget stops. The operations for each of these pairs were measured on ml-1m and Gowalla.
+SLIM_DENSITY = {True: 0.05, False: 0.1}
+SLIM_DENSITY_WITHOUT_L1 = {True: 0.1, False: 1.0}
+SLIM_PAIRS = {True: 140.0, False: 1400.0}
+SLIM_SECONDS = 1e-9  # of one of these operations
+SLIM_ROWS = 100.0  # rows of the Gram that a column needs
 
 
 def neighbours(size: Size, k: int, *, dtype: str = "float32", threads: int = 1) -> Cost:
@@ -66,14 +72,42 @@ def wrmf(solver: str, size: Size, rank: int, epochs: int, *, dtype: str = "float
     return Cost(solver, needed + WORKSPACE, flops, flops / (SMALL_PRODUCTS * rate), LOWER_RANK, stages)
 
 
-def slim_weights(items: int, l1: float) -> float:
-    """The planned number of weights of SLIM: a share of n² with an l1 above 0, else n²."""
-    return items**2 * (SLIM_DENSITY if l1 else 1.0)
+def slim_weights(size: Size, l1: float, positive: bool) -> float:
+    """The planned number of weights of SLIM, as a share of the pairs of items that share a user."""
+    share = SLIM_DENSITY[positive] if l1 else SLIM_DENSITY_WITHOUT_L1[positive]
+    return share * _pairs_of_items(size)
 
 
-def slim_extra(size: Size, l1: float, epochs: int, *, dtype: str = "float32") -> Extra:
-    """What SLIM takes in addition to its inverse: a pool of columns for ADMM, and its sparse weights."""
-    n = size.items
-    pool = 3 * slim_solver.width(n) * n * np.dtype(dtype).itemsize
-    weights = int(slim_weights(n, l1)) * column_topk.entry_bytes(dtype)
-    return Extra(pool + weights, 2.0 * n**3 * min(epochs, SLIM_EPOCHS))
+def slim(
+    size: Size, l1: float, *, positive: bool = True, budget: float = math.inf, dtype: str = "float32", threads: int = 1
+) -> Cost:
+    """The cost of SLIM: as many rows of the Gram as fit in the budget, and for each thread one column with its rows."""
+    n, width = size.items, np.dtype(dtype).itemsize
+    scratch = (slim_solver.area(n, positive) + slim_solver.side(n) ** 2 + 7 * n) * width + 24 * n
+    scratch += slim_solver.CHUNK * n * (4 + width)  # the weights of a few columns
+    weights = slim_weights(size, l1, positive) * slim_entry_bytes(dtype)
+    needed = int(weights) + threads * scratch + 20 * size.events + 40 * n + WORKSPACE
+    rows = min(n * n * width, int(size.pairs_by_user) * (4 + width))
+    stored = int(min(rows, max(0, budget - needed)))
+    made = SLIM_ROWS * size.pairs_by_user * (1 - stored / rows)  # rows that are not stored are made for each column
+    columns = SLIM_PAIRS[positive] * _pairs_of_items(size) + made
+    advice, avoidable = ("use a single thread", (threads - 1) * scratch) if l1 else ("use an l1 above 0", int(weights))
+    return Cost(
+        "none",
+        needed + stored,
+        2 * columns + size.pairs_by_user,
+        (columns * SLIM_SECONDS + size.pairs_by_user * 1e-9) / threads,
+        advice if avoidable else "",
+        (("columns", float(n), "columns"),),
+        avoidable=avoidable,
+    )
+
+
+def slim_entry_bytes(dtype: str) -> int:
+    """Bytes of one weight while the columns are joined: it exists three times."""
+    return 3 * column_topk.entry_bytes(dtype) // 2
+
+
+def _pairs_of_items(size: Size) -> float:
+    """An upper bound on the entries of the Gram matrix that are not zero."""
+    return min(float(size.items) ** 2, size.pairs_by_user)

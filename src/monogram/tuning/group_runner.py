@@ -9,6 +9,8 @@ Each model says what it shares (`Recommender.shared_fit`):
   pass of scores by each step, and the directions of `low_pass`. Where no inverse fits in memory, they share local
   regressions.
 - Spectral models with equal targets share one spectrum.
+- `SLIM` models that differ in l1 alone share the rows of the Gram, and each starts from the weights of the one before,
+  the highest l1 first.
 - All other models are fitted one by one.
 """
 
@@ -29,7 +31,7 @@ from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import local, ridge_path
 from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
-from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError
+from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError, warn
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured, measure, measure_weights
 from monogram.evaluation.shared_fits import inverse_key, measure_fit, measure_inverse, reads_heads
@@ -154,6 +156,8 @@ class GroupRunner:
             return self._by_fits
         if shared.computation == "spectrum":
             return self._by_spectrum
+        if shared.computation == "sequence":
+            return self._by_sequence
         if self.inverses.release_gram(cast("list[InverseModel]", models))[1].solver == local.NAME:
             return self._by_local
         if shared.reading == "two_steps":
@@ -188,6 +192,23 @@ class GroupRunner:
         while not all(model.is_served_by(spectrum) for model in models):
             spectrum = self.spectrum(target, 2 * spectrum.rank)
         return [self._fitted_value(model, spectrum) for model in models]
+
+    def _by_sequence(self, models: list[Recommender]) -> list[float | None]:
+        """Models that start from each other's weights; one that fails, for its numbers or for memory, has no value."""
+        shared = [(model, model.shared_fit()) for model in models]
+        ordered = sorted((fit.order, at, model) for at, (model, fit) in enumerate(shared) if fit is not None)
+        first = shared[0][1]
+        assert first is not None
+        assert first.source is not None
+        source, values = first.source(self.log), dict[int, float | None]()
+        for _, at, model in ordered:
+            try:
+                values[at] = self._fitted_value(model, source)
+            except (MemoryBudgetError, NumericalError) as error:
+                self.last_error = error
+                warn(f"{model!r} has no value: {error}")
+                values[at] = None
+        return [values[at] for at in range(len(models))]
 
     def _by_inverse(self, models: list[InverseModel]) -> list[float | None]:
         """Models that are fitted from the inverse come first: the shared weights then take its memory."""

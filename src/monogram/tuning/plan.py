@@ -34,7 +34,7 @@ class Step:
 
     Attributes
     ----------
-    way : "inverse", "path" (one eigendecomposition), "spectrum" or "alone"
+    way : "inverse", "path" (one eigendecomposition), "spectrum", "sequence" (from each other's weights) or "alone"
     group : its settings
     cost : of the inverse, or of the path
     """
@@ -98,7 +98,7 @@ class SearchPlan:
         return [step.group for step in self.steps]
 
     def counts(self) -> dict[str, int]:
-        """The number of settings, inverses, paths, spectra, students, and settings that are fitted alone."""
+        """The number of settings, inverses, paths, spectra, sequences, students, and settings that are fitted alone."""
         models = [(step.way, setting.make()) for step in self.steps for setting in step.group]
         shared = [(way, model.shared_fit()) for way, model in models]
         return {
@@ -106,6 +106,7 @@ class SearchPlan:
             "inverses": sum(step.way == "inverse" for step in self.steps),
             "paths": sum(step.way == "path" for step in self.steps),
             "spectra": len({fit.key for way, fit in shared if way == "spectrum" and fit is not None}),
+            "sequences": sum(step.way == "sequence" for step in self.steps),
             "students": sum(way == "inverse" and fit is not None and fit.reading == "fit" for way, fit in shared),
             "alone": sum(way == "alone" for way, _ in models),
         }
@@ -123,6 +124,9 @@ class SearchPlan:
         if count["spectra"]:
             number = _number(count["spectra"], "spectrum", "spectra")
             lines.append(f"  {number} for {_names(self._settings('spectrum'))}; more pairs where a filter needs them")
+        if count["sequences"]:
+            number = _number(count["sequences"], "sequence")
+            lines.append(f"  {number} of {_names(self._settings('sequence'))}, each fit from the weights before")
         if count["alone"]:
             lines.append(f"  {_number(count['alone'], 'setting')} fitted alone: {_names(self._settings('alone'))}")
         return "\n".join([*lines, "what is tried after it depends on what it finds"])
@@ -181,6 +185,8 @@ def _step(inverses: SharedInverses, group: Group, path: Candidate | None, budget
         return Step("alone", group)
     if shared.computation == "spectrum":
         return Step("spectrum", group)
+    if shared.computation == "sequence":
+        return Step("sequence", group)
     return Step("inverse", group, inverses.cost(_models(group), budget))
 
 

@@ -106,9 +106,9 @@ class Proposals:
         return setting
 
     def observers(self, setting: Setting) -> dict[Setting, EpochObserver]:
-        """The observer of a setting's training, by setting; none where its epochs cannot be observed."""
+        """The observer of a setting's training, by setting; none where it does not run in epochs."""
         training = model_class(self.name).epoch_training
-        if training is None or not training.observable or not training.runs_with(setting.parameters.get("solver")):
+        if training is None or not training.runs_with(setting.parameters.get("solver")):
             return {}
         running = self._running.get(setting)
 

@@ -1,1 +1,1 @@
-"""Iterative solvers that run in epochs: weighted matrix factorisation, RG², SLIM."""
+"""Iterative solvers: weighted matrix factorisation, RG², SLIM."""
