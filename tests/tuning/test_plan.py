@@ -101,6 +101,7 @@ def test_a_path_is_its_inverses(log, dtype, exact, ratio, protocol, cheap, made,
         "paths": 1,
         "spectra": 0,
         "students": 0,
+        "sequences": 0,
         "alone": 0,
     }
     values, lists = tried(GroupRunner(task), planned.groups, monkeypatch)
