@@ -47,13 +47,12 @@ reports: $(READY)
 	done
 
 bench: $(READY)
-	$(BIN)/python benchmarks/foundation.py
+	$(BIN)/python benchmarks/foundation.py fit10k gowalla
 	$(BIN)/python benchmarks/newcomer.py
-	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/spectral.py
 	$(BIN)/python benchmarks/tuning.py
 	$(BIN)/python benchmarks/updates.py
-	$(BIN)/python benchmarks/expand.py --users 6000 --items 12000 --serve
+	$(BIN)/python benchmarks/without_square.py
 	$(BIN)/python benchmarks/disk.py 6000 '60 MB'
 	$(BIN)/python benchmarks/cluster.py
 

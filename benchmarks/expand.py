@@ -4,7 +4,7 @@
 
 By default on full Gowalla, of which each fit takes minutes and up to 11 GB; `--users 6000 --items 12000` takes seconds.
 Each fit runs in a process of its own, primal and dual in turn; the best of the rounds counts. With --serve the models
-go to files (full Gowalla: 10 GB), and a server answers from each: primal, dual, dual that the server expands, and dual
+go to files (full Gowalla: 17 GB), and a server answers from each: primal, dual, dual that the server expands, and dual
 written by save(path, expand=True). MONOGRAM_DATA is the folder with gowalla.npz.
 """
 
