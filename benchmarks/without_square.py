@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/without_square.py [--peer PYTHON]
 
-Runs slim.py, local.py, expand.py, the lists of foundation.py and start.py, each of which can be run alone; about half an
-hour on two cores, with 12 GB of memory and 20 GB of disk. Nothing else should run at the same time. `--peer` is the
+Runs slim.py, local.py, expand.py, the lists of foundation.py and start.py, each of which can be run alone; about half
+an hour on two cores, with 12 GB of memory and 20 GB of disk. Nothing else should run at the same time. `--peer` is the
 Python of another environment with lenskit 2025.8.1; without it SLIM is measured without LensKit.
 """
 
