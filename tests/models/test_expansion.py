@@ -245,7 +245,7 @@ def test_what_cannot_be_expanded_is_an_error(tmp_path):
     with pytest.raises(ParameterError, match="expected False, True or 'file'"):
         mg.EASE().plan(log, expand=1)
     for options in ({"solver": "primal"}, {"solver": "disk"}, {"keep_gram": True}, {"cluster": "local:1"}):
-        with pytest.raises(ParameterError, match="expand = True with"):
+        with pytest.raises(ParameterError, match="expand=True with"):
             mg.EASE().fit(log, expand=True, **options)
 
 

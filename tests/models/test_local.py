@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -136,7 +138,7 @@ def test_a_change_of_most_columns_is_refused_with_a_count():
     model = fitted(mg.EASE(l2=5), log, neighbours=10)
     before = whole(model)
     with pytest.raises(
-        ParameterError, match=r"affects \d+ of 40 columns of weights, more than half: fit a EASE on the"
+        ParameterError, match=r"affects \d+ of 40 columns of weights, more than half: fit the model again"
     ):
         model.forget_users(["u3"])
     assert model.log_.n_users == 200
@@ -225,3 +227,49 @@ def test_a_file_with_a_wrong_index_is_refused(tmp_path):
     files.save(model, tmp_path / "m.mono")
     with pytest.raises(ModelFileError, match=r"m\.mono"):
         mg.load(tmp_path / "m.mono")
+
+
+def test_the_report_of_an_update_is_that_of_the_update():
+    """Plain numbers, which the server writes as JSON; the gap and the plan are those of the changed log."""
+    log = world(5, users=200, items=100, share=0.02)
+    model = fitted(mg.EDLAE(l2=5, dropout=0.4), log, neighbours=4)
+    before = model.report_
+    model.add_users(mg.read([("new", "ï 3"), ("new", "ï 90")]), penalties="frozen")
+    report = model.report_
+    assert {type(value) for value in (report.residual, report.error, report.gap, report.largest_gap)} == {float}
+    assert report.planned_bytes > before.planned_bytes
+    assert report.residual_at_fit == before.residual
+    assert mg.DEQL(l2=5, dropout=0.4).fit(model).report_.note == "penalties frozen"
+
+
+def test_a_dense_model_is_no_source_of_a_local_fit():
+    dense = mg.EDLAE(l2=5, dropout=0.4).fit(world(), solver="primal", keep_gram=True)
+    for options in ({"solver": "local"}, {"neighbours": 5}):
+        for l2 in (5, 9):
+            with pytest.raises(ParameterError, match=r"a local fit .* needs the log"):
+                mg.EDLAE(l2=l2, dropout=0.4).fit(dense, **options)
+
+
+def test_another_head_over_its_memory_is_refused():
+    model = fitted(mg.EDLAE(l2=5, dropout=0.4), world(), neighbours=6)
+    with pytest.raises(MemoryBudgetError, match="a second array of weights needs"):
+        mg.DLAE(l2=5, dropout=0.4).fit(model, memory="1 KB")
+
+
+def test_a_file_without_its_number_of_candidates_is_refused(tmp_path):
+    model = fitted(mg.EASE(l2=5), world(), neighbours=6)
+    model.report_ = replace(model.report_, neighbours=None)
+    model.save(tmp_path / "m.mono")
+    with pytest.raises(ModelFileError, match="no number of candidates"):
+        mg.load(tmp_path / "m.mono")
+
+
+@pytest.mark.parametrize("neighbours", [300, 1500])
+def test_the_plan_covers_the_peak(neighbours):
+    """Also with many candidates, for which the systems are large."""
+    rng = np.random.default_rng(0)
+    rows = np.repeat(np.arange(1, 3000), 2)
+    columns = np.where(np.arange(len(rows)) % 2, rows, rng.integers(0, 3, len(rows)))
+    matrix = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(3000, 3000))
+    model = mg.EASE(l2=5).fit(mg.Interactions.from_csr(matrix), solver="local", neighbours=neighbours, threads=2)
+    assert model.report_.peak_bytes is None or model.report_.peak_bytes < model.report_.planned_bytes

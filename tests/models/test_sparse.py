@@ -109,13 +109,6 @@ def test_little_room_for_copied_rows_and_direct_solves_changes_nothing(world, na
     np.testing.assert_allclose(actual, expected, atol=1e-9)
 
 
-def test_a_working_set_without_room_is_warned_of(world, monkeypatch):
-    monkeypatch.setattr(slim, "AREA", 24 * 2)
-    monkeypatch.setattr(slim, "DEPTH", {True: 1, False: 1})
-    with pytest.warns(MonogramWarning, match=r"not converged for \d+ of 25 items"):
-        mg.SLIM(l1=0.1, l2=2, positive=False).fit(world)
-
-
 def test_the_number_of_threads_changes_nothing(world):
     one, three = (mg.SLIM(l1=1, l2=2).fit(world, threads=threads).weights_.matrix for threads in (1, 3))
     np.testing.assert_array_equal(one.toarray(), three.toarray())
@@ -262,3 +255,26 @@ def test_the_contract(parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_recommender(mg.SLIM, **parameters)
+
+
+def test_many_weights_in_a_column(monkeypatch):
+    """A column with more weights than rows are copied converges where memory allows, and else says why not."""
+    monkeypatch.setattr(slim, "AREA", 1)
+    monkeypatch.setattr(slim, "DEPTH", {True: 4, False: 4})
+    rng = np.random.default_rng(0)
+    matrix = sp.csr_array((rng.random((200, 60)) < 0.2).astype(np.float32))
+    ease = mg.EASE(l2=300).fit(matrix, dtype="float64").item_weights()
+    model = mg.SLIM(l1=0, l2=300, positive=False, **SHARP).fit(matrix, dtype="float64")
+    np.testing.assert_allclose(model.item_weights(), ease, atol=1e-8)
+    rows = sparse_rows(matrix, dtype="float64")
+    found = slim.slim(rows, slim.SlimProblem(0, 300, False), epochs=1000, tolerance=1e-6)
+    assert found.unfinished == 60
+    with pytest.warns(MonogramWarning, match="60 of 60 items, which have more weights than fit in memory"):
+        mg.SLIM(l1=0, l2=300)._check_convergence(found, 0.1)
+
+
+def test_a_path_in_another_precision(small):
+    path = SlimPath(mg.Interactions.from_csr(small))
+    mg.SLIM(l1=0.5).fit(path)
+    model = mg.SLIM(l1=0.1).fit(path, dtype="float64")
+    assert model.weights_.matrix.dtype == np.float64

@@ -11,6 +11,7 @@ import pytest
 
 import monogram as mg
 from monogram.engine.runtime import memory
+from monogram.errors import MemoryBudgetError, NumericalError
 from monogram.models import expansion
 from monogram.server import app
 from monogram.server.settings import Settings
@@ -111,3 +112,18 @@ def test_the_flag_is_known_to_the_command(start, tmp_path):
     answer = server.post("/v1/recommend", {"users": USERS[:2], "k": 3})
     assert answer.status_code == 200
     assert json.loads(answer.content)
+
+
+@pytest.mark.parametrize("error", [MemoryBudgetError("too large now"), MemoryError(), NumericalError("not finite")])
+def test_a_failed_expansion_leaves_the_dual_model(dual, logged, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(expansion, "expand", fail)
+    assert opened(dual).registry.get("shop").model.weights_.kind == "dual"
+    assert logged(NOT_EXPANDED)[0]["reason"] == (str(error) or "out of memory")
+
+
+def test_one_file_under_two_names(dual, logged):
+    app.prepare(Settings({"shop": str(dual), "copy": str(dual)}))
+    assert [line["model"] for line in logged("expanded")] == ["shop", "copy"]

@@ -256,6 +256,7 @@ def test_where_no_inverse_fits_models_share_local_regressions(monkeypatch):
     settings = [
         Setting.of("edlae", {"l2": 50.0, "dropout": 0.3}),
         Setting.of("deql", {"l2": 50.0, "dropout": 0.3, "a": 1.0, "b": 0.7, "zero_diagonal": False}),
+        Setting.of("low_rank_edlae", {"l2": 50.0, "dropout": 0.3, "rank": 5}),
         *(
             Setting.of(
                 "two_step",
@@ -272,10 +273,14 @@ def test_where_no_inverse_fits_models_share_local_regressions(monkeypatch):
     )
     runner = GroupRunner(Task(split, parse("ndcg@10"), memory="1 GB"))
     groups = grouped(settings)
-    assert [len(group) for group in groups] == [2, 2]
-    found = [trial.value for group in groups for trial in runner.run(group)]
+    assert [len(group) for group in groups] == [3, 2]
+    trials = [trial for group in groups for trial in runner.run(group)]
     assert fits.count(300) == 2
-    for setting, value in zip(settings, found, strict=True):
+    student = trials.pop(2)
+    assert student.value is None
+    assert "low_rank_edlae: not tried, because no inverse fits in memory" in student.note
+    del settings[2]
+    for setting, value in zip(settings, [trial.value for trial in trials], strict=True):
         model = setting.make().fit(split.train, solver="local")
         expected, _ = measure_weights(model.weights_, split.train, split, (parse("ndcg@10"),), 1)
         assert value == pytest.approx(expected.mean(), abs=1e-9)

@@ -13,7 +13,7 @@ from monogram.engine.inverse.dual import dual_inverse
 from monogram.engine.inverse.expand import expand_rows
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime.arrays import Csr
-from monogram.errors import ParameterError
+from monogram.errors import Message, Option, ParameterError
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.inverse import check_accuracy, exact_enough, two_by_two
 from monogram.models.recipe import GramRecipe
@@ -39,14 +39,21 @@ def check(model: Recommender, expand: bool | str, solver: str, cluster: Any) -> 
         return False
     if not model.expands:
         raise ParameterError(
-            f"expand = {expand!r}, but {type(model).__name__} has no dual weights to expand; leave expand out, or use "
-            f"one of {names_of('expands')}"
+            Message(
+                Option("expand", "True"),
+                f", but {type(model).__name__} has no dual weights to expand; leave it out, or use one of "
+                f"{names_of('expands')}",
+            )
         )
     if cluster is not None or solver not in ("auto", "dual"):
         where = "a cluster" if cluster is not None else f"solver={solver!r}"
         raise ParameterError(
-            f"expand = {expand!r} with {where}, which computes no dual inverse; leave expand out, or use solver='auto' "
-            "or 'dual' on one machine, without keep_gram"
+            Message(
+                Option("expand", "True"),
+                f" with {where}, which computes no dual inverse; leave it out, or use solver='auto' or 'dual' on one "
+                "machine, without ",
+                Option("keep_gram", "True"),
+            )
         )
     return expand
 

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.vocabulary import Vocabulary
+from monogram.engine.inverse import local
 from monogram.errors import DataError, ModelFileError, MonogramError, StorageError
 from monogram.models.registry import MODELS
 from monogram.models.report import EXPANDED, Pruning, Report
@@ -156,9 +157,11 @@ def _model(
     own = {name.removeprefix("weights."): array for name, array in tensors.items() if name.startswith("weights.")}
     _check_weights(own, verify)
     weights = from_tensors(header["weights"], own, log.matrix)
-    pruning = _pruning(header.get("pruning"))
+    report, pruning = _report(header["report"]), _pruning(header.get("pruning"))
+    if weights.solver == local.NAME and report.neighbours is None:
+        raise DataError("its report has no number of candidates, which local weights need")
     weights.update_state = _update_state(tensors, log.n_items, verify)
-    model.adopt(log, weights, _report(header["report"]), pruning)
+    model.adopt(log, weights, report, pruning)
     return model
 
 

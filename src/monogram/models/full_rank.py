@@ -230,7 +230,7 @@ class FullRank(InverseModel):
         """The weights from an inverse that is known already, without a factorisation."""
         report.reused(source.report_)
         report.dtype, report.unit = source.dtype, source.unit
-        if source.report_ is not None and source.report_.note == FROZEN:
+        if source.report_ is not None and FROZEN in source.report_.note:
             report.note = FROZEN
         weights = source.weights(self.formula().head, options.threads, options.budget)
         if not self.formula().head.needs_diagonal:

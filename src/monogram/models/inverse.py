@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
 from monogram.engine.gram.accumulate import squares
-from monogram.engine.inverse import dual, primal
+from monogram.engine.inverse import dual, local, primal
 from monogram.engine.inverse.certificate import certificate
 from monogram.engine.inverse.disk import DiskInverse, disk_inverse, free
 from monogram.engine.inverse.dual import DualInverse
@@ -313,6 +313,11 @@ class Inverse:
             same &= options.solver in ("auto", self._weights.solver) and not options.keep_gram
             same &= self.report_ is None or options.neighbours in (None, self.report_.neighbours)
             return same and self._weights.serves_head(formula.head)
+        if options.solver == local.NAME or options.neighbours is not None:
+            raise ParameterError(
+                "a local fit (solver='local', neighbours) needs the log, but a model with another solver was given in "
+                "place of it; fit on the log"
+            )
         if formula.recipe != self.recipe:
             settings = [
                 (field.name, getattr(formula.recipe, field.name), getattr(self.recipe, field.name))

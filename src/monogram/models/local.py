@@ -49,7 +49,8 @@ def fit_local(formula: Formula, inputs: FitInputs, options: FitOptions, report: 
     report.tick("gram")
     columns = regression.columns(np.arange(data.shape[1]), options.candidates, report.tick)
     report.tick("solve")
-    _measure(regression, columns, probe_items(regression.d), options.candidates, report)
+    probes = probe_items(regression.d)
+    _measure(regression, columns, probes, probes, options.candidates, report)
     check_accuracy(report)
     theta, delta = head(columns.c, regression.penalties, regression.d, item_counts(data))
     scale = rounded_scale(theta, columns.c, options.dtype)
@@ -62,8 +63,10 @@ def warm(recipe: GramRecipe, dtype: str) -> None:
     data = recipe.data(two_by_two(), 1.0)
     regression = LocalRegression(data, np.ones(2), dtype=dtype)
     regression.columns(np.arange(2), 1).into_rows(np.ones(2), np.ones(2))
+    regression.candidates(np.arange(2), 1)
 
 
+@inverse_advice()
 def update_local(model: FullRank, after: changes.Changed, options: UpdateOptions) -> tuple[Local, Report] | str:
     """The weights and the report after a change of the log, or the reason why a refit is cheaper.
 
@@ -71,10 +74,11 @@ def update_local(model: FullRank, after: changes.Changed, options: UpdateOptions
     or added: its candidates or their S may be others. All other columns stay as they are. The result is that of a fit
     on the changed log, with as many candidates.
     """
-    report, start = ReportBuilder(), model.report_
+    start = model.report_
+    report = ReportBuilder(dtype=start.dtype, solver=Local.solver)
     neighbours, weights, matrix = start.neighbours, model.weights_, after.log.matrix
     assert isinstance(weights, Local) and neighbours is not None  # noqa: PT018
-    _require_memory(model, matrix, neighbours, options)
+    needed = _require_memory(model, matrix, neighbours, options)
     recipe, _, head = model.formula()
     data = recipe.data(matrix, start.unit)
     former, penalties = changed_penalties(model, after.log, squares(data), options)
@@ -91,8 +95,8 @@ def update_local(model: FullRank, after: changes.Changed, options: UpdateOptions
     columns = regression.columns(again, neighbours, report.tick)
     report.tick("solve")
     places = np.unique(np.linspace(0, len(again) - 1, PROBES).astype(int)) if len(again) else again
-    residual, error = regression.certificate(columns, again[places], places)
-    report.tick("residual")
+    _measure(regression, columns, again[places], places, neighbours, report)
+    check_accuracy(report)
     c = np.concatenate([weights.required_state().c, 1 / penalties[model.log_.n_items :]])
     c[again] = columns.c
     theta, delta = head(c, penalties, regression.d, item_counts(data))
@@ -103,8 +107,11 @@ def update_local(model: FullRank, after: changes.Changed, options: UpdateOptions
         start,
         threads=threads,
         seconds=report.seconds,
-        residual=residual,
-        error=error,
+        planned_bytes=needed,
+        residual=report.residual,
+        error=report.error,
+        gap=report.gap,
+        largest_gap=report.largest_gap,
         changes=start.changes + 1,
         residual_at_fit=start.residual_at_fit if start.changes else start.residual,
         error_at_fit=start.error_at_fit if start.changes else start.error,
@@ -130,34 +137,43 @@ def _replaced(matrix: Csr, columns: LocalColumns, items: Indices, theta: Float64
     stays = np.ones(n, bool)
     stays[items] = False
     kept = stays[matrix.indices]
-    diagonal = items[delta[items] != 0]
-    rows = [np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))[kept], diagonal]
+    index = matrix.indices.dtype  # of all parts, so that none is copied to a wider type
+    diagonal = items[delta[items] != 0].astype(index)
+    rows = [np.repeat(np.arange(matrix.shape[0], dtype=index), np.diff(matrix.indptr))[kept], diagonal]
     own = [matrix.indices[kept], diagonal]
     values = [matrix.data[kept], delta[diagonal].astype(matrix.dtype)]
-    new = np.repeat(items, columns.sizes)
+    new = np.repeat(items.astype(index), columns.sizes)
     rows += [part for part, _ in columns.parts]
     scaled = np.concatenate([values[0][:0], *(part for _, part in columns.parts)]) * theta[new]
     entries = np.concatenate([*values, scaled.astype(matrix.dtype)])
     return sp.csr_array((entries, (np.concatenate(rows), np.concatenate([*own, new]))), shape=(n, n))
 
 
-def _require_memory(model: FullRank, matrix: Csr, neighbours: int, options: UpdateOptions) -> None:
+def _require_memory(model: FullRank, matrix: Csr, neighbours: int, options: UpdateOptions) -> int:
+    """The memory that an update takes; MemoryBudgetError where it is over the budget."""
     budget = memory_.parse(options.memory)
     dtype, threads = model.report_.dtype, options.threads
     cost = inverse_costs.local(measure(matrix), neighbours, dtype=dtype, threads=threads)
-    needed = cost.bytes + 2 * model.weights_.nbytes + model.formula().recipe.copied_bytes(matrix.nnz)
+    needed = cost.bytes + 4 * model.weights_.nbytes + model.formula().recipe.copied_bytes(matrix.nnz)
     if needed > budget:
         raise MemoryBudgetError(
             f"the change needs {memory_.show(needed)}, but may use {memory_.show(budget)}; this "
             f"{type(model).__name__} was not changed. Raise the memory, or fit again on the changed log"
         )
+    return needed
 
 
 def _measure(
-    regression: LocalRegression, columns: LocalColumns, probes: Indices, neighbours: int, report: ReportBuilder
+    regression: LocalRegression,
+    columns: LocalColumns,
+    items: Indices,
+    places: Indices,
+    neighbours: int,
+    report: ReportBuilder,
 ) -> None:
-    report.residual, report.error = regression.certificate(columns, probes, probes)
-    if len(probes):
-        gaps = regression.gaps(probes, neighbours)
+    """Measure the columns of some items, which stand at some places, and the gain of twice the candidates."""
+    report.residual, report.error = regression.certificate(columns, items, places)
+    if len(items):
+        gaps = regression.gaps(items, neighbours)
         report.gap, report.largest_gap = float(gaps.mean()), float(gaps.max())
     report.tick("residual")

@@ -128,13 +128,14 @@ class SLIM(Recommender):
         """The weights; the path keeps them, and the rows of the Gram."""
         size = measure(path.log.matrix)
         without_rows = self.plan_size(size, replace(options, budget=0)).chosen.bytes
-        if path.rows is None:
+        if path.rows is None or path.rows.dtype != np.dtype(options.dtype):
             room = options.budget - without_rows
             path.rows = sparse_rows(path.log.matrix, dtype=options.dtype, most=room, threads=options.threads)
             report.tick("gram")
         room = options.budget - without_rows - path.rows.nbytes
         most = iterative_costs.slim_weights(size, self.l1, self.positive)
-        most += max(0, room) / iterative_costs.slim_entry_bytes(options.dtype)
+        most += max(0, room) / 2 / iterative_costs.slim_entry_bytes(options.dtype)
+        copied = max(0, room) // 2 // options.threads // np.dtype(options.dtype).itemsize
         with sparsity_advice():
             solution = slim.slim(
                 path.rows,
@@ -142,6 +143,7 @@ class SLIM(Recommender):
                 epochs=self.epochs,
                 tolerance=self.tolerance,
                 start=path.weights,
+                copied=copied,
                 most=most,
                 threads=options.threads,
                 stage=report.tick,
@@ -154,7 +156,12 @@ class SLIM(Recommender):
         if not (np.isfinite(residual) and np.isfinite(solution.objective)):
             raise NumericalError("the weights are not finite: raise l2, or use dtype='float64'")
         if solution.unfinished:
-            warn(
-                f"SLIM has not converged for {solution.unfinished:,} of {solution.matrix.shape[0]:,} items after "
-                f"{solution.passes:,} passes (residual {residual:.1e}); raise epochs, the tolerance, l1 or l2"
-            )
+            items = f"{solution.unfinished:,} of {solution.matrix.shape[0]:,} items"
+            if solution.passes < self.epochs:  # no column ran out of passes
+                reason = (
+                    f"for {items}, which have more weights than fit in memory",
+                    "raise l1 or the memory, or use EASE",
+                )
+            else:
+                reason = f"for {items} after {solution.passes:,} passes", "raise epochs, the tolerance, l1 or l2"
+            warn(f"SLIM has not converged {reason[0]} (residual {residual:.1e}); {reason[1]}")

@@ -24,6 +24,7 @@ from monogram.models.base import Recommender
 from monogram.models.change import UpdateOptions
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.local import update_local
+from monogram.models.local import warm as warm_local
 from monogram.models.registry import names_of
 
 if TYPE_CHECKING:
@@ -141,12 +142,13 @@ def _update(model: Model, after: changes.Changed, options: UpdateOptions) -> Mod
 
 def _update_local(model: Model, after: changes.Changed, options: UpdateOptions) -> Model:
     """Update a model of local regressions; most of its columns are solved again only by a refit."""
+    warm_local(model.formula().recipe, model.report_.dtype)
     with memory_.Peak() as peak:
         updated = update_local(model, after, options)
     if isinstance(updated, str):
         if options.on_large == "refit":
             return _refit(model, after.log, updated, options)
-        raise ParameterError(f"{updated}: fit a {type(model).__name__} on the changed log; this one was not changed")
+        raise ParameterError(f"{updated}: fit the model again on the changed log; this one was not changed")
     weights, report = updated
     model.adopt(after.log, weights, replace(report, peak_bytes=peak.bytes))
     return model

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from monogram.engine.runtime import memory
+from monogram.errors import MonogramError
 from monogram.models import expansion
 from monogram.models.base import Recommender
 from monogram.planning import inverse_costs
@@ -16,6 +17,7 @@ from monogram.server.settings import Settings
 if TYPE_CHECKING:
     from monogram.models.inverse_model import InverseModel
 
+NOT_EXPANDED = "this dual model ranks slowly for new histories; its weights are not expanded"
 ADVICE = "store expanded weights: monogram fit --expand, or in Python monogram.load(FILE).save(FILE, expand=True)"
 
 
@@ -27,8 +29,7 @@ def expand_if_slow(name: str, model: Recommender, settings: Settings, threads: i
     reason = _obstacle(settings, needed)
     if reason:
         logs.emit(
-            "this dual model ranks slowly for new histories; its weights are not expanded", logging.WARNING,
-            model=name, reason=reason, advice=ADVICE,
+            NOT_EXPANDED, logging.WARNING, model=name, reason=reason, advice=ADVICE,
         )  # fmt: skip
         return
     seconds = inverse_costs.expansion_seconds(log.n_users, log.n_items, log.n_events, threads)
@@ -37,7 +38,11 @@ def expand_if_slow(name: str, model: Recommender, settings: Settings, threads: i
         model=name, about_seconds=round(seconds, 1), memory=memory.show(needed),
     )  # fmt: skip
     start = time.monotonic()
-    expansion.expand(cast("InverseModel", model), None, threads)
+    try:
+        expansion.expand(cast("InverseModel", model), None, threads)
+    except (MonogramError, MemoryError) as error:
+        logs.emit(NOT_EXPANDED, logging.WARNING, model=name, reason=str(error) or "out of memory", advice=ADVICE)
+        return
     model.weights_.seal()  # read-only, as in a mapped file: the kernels are compiled for that
     logs.emit("expanded", model=name, seconds=round(time.monotonic() - start, 1))
 

@@ -124,7 +124,7 @@ class ModelRegistry:
         self._items_stamp = None if self.settings.items is None else stamp(self.settings.items)
         for name, path in self.settings.models.items():
             self.stamps[name] = stamp(path)
-            self.put(name, *self.read(path))
+            self.put(name, *self.read(name, path))
             self._log_items(name)
 
     def get(self, name: Any = UNSET) -> ServedModel:
@@ -135,10 +135,9 @@ class ModelRegistry:
             raise UnknownIdError(f"this server has no model {name[:60]!r}; {one_of(name[:60], self.models)}")
         return self.models[name]
 
-    def read(self, path: str) -> tuple[Recommender, dict[str, Any]]:
+    def read(self, name: str, path: str) -> tuple[Recommender, dict[str, Any]]:
         """A model and its header, memory-mapped; dual weights that rank slowly are expanded."""
         model, header = files.read(path, self.settings.verify)
-        name = next(name for name, file in self.settings.models.items() if file == path)
         expand_if_slow(name, model, self.settings, self.threads)
         return model, header
 
@@ -204,7 +203,7 @@ class ModelRegistry:
         return status
 
     def _replace(self, name: str, path: str) -> str:
-        self.put(name, *self.read(path))
+        self.put(name, *self.read(name, path))
         return "reloaded"
 
     def changed(self) -> bool:

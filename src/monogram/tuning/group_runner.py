@@ -158,7 +158,7 @@ class GroupRunner:
             return self._by_spectrum
         if shared.computation == "sequence":
             return self._by_sequence
-        if self.inverses.release_gram(cast("list[InverseModel]", models))[1].solver == local.NAME:
+        if self.inverses.local_models(cast("list[InverseModel]", models)):
             return self._by_local
         if shared.reading == "two_steps":
             return self._by_two_steps
@@ -224,16 +224,24 @@ class GroupRunner:
         return [values[id(model)] for model in models]
 
     def _by_local(self, models: list[InverseModel]) -> list[float | None]:
-        """Models of one inverse that does not fit in memory: local regressions, computed once for all heads."""
+        """Models of one inverse that does not fit in memory: local regressions, computed once for all heads.
+
+        Students, which need the inverse itself, are not tried.
+        """
+        lean = self.inverses.local_models(models)
+        if len(lean) < len(models):
+            names = ", ".join(sorted({model.name for model in models if model not in lean}))
+            warn(f"{names}: not tried, because no inverse fits in memory")
         recipe, penalties, _ = models[0].formula()
         shared = Tempered(l2=penalties.l2, dropout=penalties.dropout, user_power=recipe.user_power)
         shared.fit(self.log, solver=local.NAME, **self.task.fit_options)
-        return [
-            self._weights_value(self._second_step(shared, model))
-            if isinstance(model, TwoStep)
-            else self._fitted_value(model, shared)
-            for model in models
-        ]
+        values: dict[int, float | None] = {}
+        for model in lean:
+            if isinstance(model, TwoStep):
+                values[id(model)] = self._weights_value(self._second_step(shared, model))
+            else:
+                values[id(model)] = self._fitted_value(model, shared)
+        return [values.get(id(model)) for model in models]
 
     def _second_step(self, first: Recommender, model: TwoStep) -> Weights:
         """The weights of a `TwoStep` whose first step is fitted."""

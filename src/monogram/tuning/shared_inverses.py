@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import gram
+from monogram.engine.inverse import local
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.errors import MonogramWarning, NumericalError
@@ -72,6 +73,11 @@ class SharedInverses:
     def cost(self, models: Sequence[InverseModel], budget: int) -> Cost:
         """The cost of a group: that of the model which takes most memory."""
         return self._largest(models, budget)[0]
+
+    def local_models(self, models: Sequence[InverseModel]) -> list[InverseModel]:
+        """The models of a group that are fitted by local regressions, because no inverse fits in memory."""
+        budget = self.release_gram(models)[0]
+        return [model for model in models if self._plan(model, budget).chosen.solver == local.NAME]
 
     def can_keep_gram(self, cost: Cost, budget: int) -> bool:
         """Whether the Gram fits in memory beside an inverse of this cost."""

@@ -115,8 +115,11 @@ class Weights(Protocol):
         """Memory that `expand` takes in addition to these weights."""
         raise TypeError(f"weights of kind {self.kind!r} cannot be expanded")
 
-    def expand(self, *, budget: int, threads: int, stage: Stage = silent) -> Dense:
-        """W as an array, for kinds with an `expansion`; MemoryBudgetError where it takes more bytes than the budget."""
+    def expand(self, *, budget: int | None = None, threads: int | None = None, stage: Stage = silent) -> Dense:
+        """W as an array, for kinds with an `expansion`; MemoryBudgetError where it takes more bytes than the budget.
+
+        By default the budget is the free memory, and the threads are all cores.
+        """
         raise TypeError(f"weights of kind {self.kind!r} cannot be expanded")
 
     def required_state(self) -> UpdateState:

@@ -146,7 +146,8 @@ class Dual(Weights):
         n, itemsize = len(self.penalties), self.inverse.dtype.itemsize
         return n * n * itemsize + buffer_bytes(len(self.inverse), itemsize, threads)
 
-    def expand(self, *, budget: int, threads: int, stage: Stage = silent) -> Dense:
+    def expand(self, *, budget: int | None = None, threads: int | None = None, stage: Stage = silent) -> Dense:
+        budget, threads = memory.parse(budget), parallel.count(threads)
         needed, n = self.expanded_bytes(threads), len(self.penalties)
         if needed > budget:
             raise MemoryBudgetError(

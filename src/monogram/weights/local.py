@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from monogram.engine.inverse import local
+from monogram.engine.runtime import memory
 from monogram.engine.runtime.arrays import Csr, Float64
+from monogram.errors import MemoryBudgetError
 from monogram.weights.common import Head, Weights
 from monogram.weights.sparse import Sparse
 from monogram.weights.update_state import UpdateState, rounded_scale
@@ -40,6 +42,11 @@ class Local(Sparse):
         return Local(matrix, replace(state, scale=scale))
 
     def copy_with_head(self, head: Head, d: Float64, counts: Float64, *, budget: int, threads: int) -> Weights:
+        needed = self.nbytes + (4 + self.matrix.dtype.itemsize) * len(d)
+        if needed > budget:
+            raise MemoryBudgetError(
+                f"a second array of weights needs {memory.show(needed)}, but may use {memory.show(budget)}"
+            )
         return self.with_head(head, d, counts)
 
     def _has_diagonal(self) -> bool:

@@ -116,7 +116,8 @@ class TwoStepDual(Weights):
     def expanded_bytes(self, threads: int) -> int:
         return self.first.expanded_bytes(threads) + len(self.factors) ** 2 * self.first.inverse.dtype.itemsize
 
-    def expand(self, *, budget: int, threads: int, stage: Stage = silent) -> Dense:
+    def expand(self, *, budget: int | None = None, threads: int | None = None, stage: Stage = silent) -> Dense:
+        budget, threads = memory.parse(budget), parallel.count(threads)
         needed = self.expanded_bytes(threads)
         if needed > budget:
             raise MemoryBudgetError(

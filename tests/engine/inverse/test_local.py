@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -49,17 +51,17 @@ def penalties_of(matrix, l2=3.0, rate=0.4):
     neighbours=st.integers(1, 35),
     weighted=st.booleans(),
     dtype=st.sampled_from(["float32", "float64"]),
-    hubs=st.sampled_from([0, 5, 4096]),
-    listed=st.sampled_from([0, 1 << 20]),
+    hubs=st.sampled_from([0, 5, 25, 4096]),
+    listing=st.sampled_from([0.0, 1.0, 4.0, 1e9]),
 )
-def test_columns_are_those_of_the_definition(seed, neighbours, weighted, dtype, hubs, listed):
-    """With many equal scores (a log without weights), few and many hubs, and both ways to sum pairs."""
+def test_columns_are_those_of_the_definition(seed, neighbours, weighted, dtype, hubs, listing):
+    """With many equal scores (a log without weights), few and many hubs, and all ways to sum pairs."""
     matrix = world(seed, weighted=weighted)
     penalties = penalties_of(matrix)
     b, c, near, values = definition(matrix, penalties, neighbours)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "HUBS", hubs)
-        patch.setattr(local, "LISTED", listed)
+        patch.setattr(local, "LISTING", listing)
         regression = LocalRegression(matrix, penalties, dtype=dtype)
         found = regression.columns(np.arange(30), neighbours)
     tolerance = 2e-6 if dtype == "float32" else 1e-12
@@ -75,20 +77,23 @@ def test_columns_are_those_of_the_definition(seed, neighbours, weighted, dtype, 
     np.testing.assert_allclose(whole.toarray(), b, atol=tolerance)
 
 
-def test_lists_of_users_are_used_where_they_are_cheaper():
-    """A few long histories: their rows are long, and the lists of candidates short."""
+@pytest.mark.parametrize("hubs", [10, 380])
+def test_all_ways_to_sum_pairs_give_the_same(hubs):
+    """A few long histories, and few or many hubs; without room for lists, the rows of the users are read."""
     rng = np.random.default_rng(0)
     dense = rng.random((40, 400)) < np.where(np.arange(40) < 3, 0.9, 0.03)[:, None]
     matrix = sp.csr_array(dense.astype(np.float32))
     penalties = penalties_of(matrix)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "HUBS", 10)
-        some = LocalRegression(matrix, penalties, dtype="float64").columns(np.arange(400), 12)
-        patch.setattr(local, "LISTED", 0)
-        other = LocalRegression(matrix, penalties, dtype="float64").columns(np.arange(400), 12)
+        patch.setattr(local, "HUBS", hubs)
+        found = []
+        for listing, listed in ((0.0, 1 << 20), (1.0, 1 << 20), (4.0, 1 << 20), (1.0, 20), (0.0, 0)):
+            patch.setattr(local, "LISTING", listing)
+            patch.setattr(local, "LISTED", listed)
+            found.append(LocalRegression(matrix, penalties, dtype="float64").columns(np.arange(400), 12))
     b = definition(matrix, penalties, 12)[0]
-    for found in (some, other):
-        np.testing.assert_allclose(found.into_rows(np.ones(400), np.zeros(400)).toarray(), b, atol=1e-12)
+    for each in found:
+        np.testing.assert_allclose(each.into_rows(np.ones(400), np.zeros(400)).toarray(), b, atol=1e-12)
 
 
 @given(seed=st.integers(0, 1000))
@@ -127,6 +132,8 @@ def test_certificate_sees_a_wrong_weight():
     residual, error = regression.certificate(columns, probes, probes)
     assert residual < 1e-6
     assert error < 1e-5
+    wrong = replace(columns, c=columns.c * (1 + 1e-3 * (np.arange(30) == 4)))
+    assert regression.certificate(wrong, probes, probes)[1] == pytest.approx(1e-3, rel=0.01)
     columns.parts[0][1][3] += 0.01
     residual, error = regression.certificate(columns, probes, probes)
     assert residual > 1e-4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from monogram.engine.runtime import jit
 from monogram.engine.runtime.jit import fused, kernel
+from monogram.engine.topk import by_rows
 
 
 @kernel
@@ -28,6 +30,10 @@ def quadrupled(x):
 def test_a_kernel_calls_others():
     assert quadrupled(3) == 12
     assert (doubled.__name__, doubled.__doc__, doubled.__module__) == ("doubled", "Twice x.", __name__)
+
+
+def test_a_kernel_is_pickled_by_name():
+    assert pickle.loads(pickle.dumps(by_rows._rows)) is by_rows._rows
 
 
 @pytest.mark.integration

@@ -97,3 +97,17 @@ def test_an_error_in_step_ends_all_calls(failing):
 
     with pytest.raises(ValueError, match="a failure"):
         parallel.in_step(work, 3)
+
+
+def test_a_thread_that_cannot_start_ends_all_calls(monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def second_fails(thread):
+        started.append(thread)
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", second_fails)
+    with pytest.raises(RuntimeError, match="new thread"):
+        parallel.in_step(lambda number, wait: wait(), 3)

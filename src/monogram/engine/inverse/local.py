@@ -28,6 +28,7 @@ from monogram.errors import NumericalError
 NAME = "local"
 NEIGHBOURS = 300  # default number of candidates of an item
 HUBS = 4096  # most used items, whose S is kept as one small array: they are candidates of many items
+LISTING = 2.0  # cost of an event in a list, relative to that of an event in a row
 LISTED = 1 << 20  # most events of one item's candidates that are listed by user
 BLOCK = 64  # items in one task of a thread
 
@@ -97,8 +98,11 @@ class LocalRegression:
         self._hubs, self._hub_gram = self._most_used(np.diff(pointers))
         roots = 1 / np.sqrt(np.maximum(self.d + self.penalties, np.finfo(np.float64).tiny))
         self._arrays = (*by_item, data.indptr, data.indices, data.data, roots, self._hubs)
-        lengths = np.diff(data.indptr).astype(np.float64)
-        self._reach = np.bincount(data.indices, np.repeat(lengths, np.diff(data.indptr)), minlength=data.shape[1])
+        self._hub_rows = self._hubs_by_user()
+        self._reach = [
+            np.bincount(data.indices, np.repeat(np.diff(starts), np.diff(data.indptr)), minlength=data.shape[1])
+            for starts in (data.indptr, self._hub_rows[0])
+        ]
 
     def _most_used(self, counts: Indices) -> tuple[NDArray[np.int32], Float]:
         """The place of each item among the hubs (−1: it is none), and S of the hubs."""
@@ -109,6 +113,13 @@ class LocalRegression:
         gram(self.data[:, chosen], square, threads=self.threads)
         fill_upper(square, self.threads)
         return places, square.T
+
+    def _hubs_by_user(self) -> tuple[Any, NDArray[np.int32], Float]:
+        """The hubs of each user, as CSR: pointers, places among the hubs, values."""
+        places = self._hubs[self.data.indices]
+        hub = places >= 0
+        pointers = np.concatenate([[0], np.cumsum(hub)])[self.data.indptr]
+        return pointers, places[hub], self.data.data[hub]
 
     def columns(self, items: Indices, neighbours: int, stage: Stage = silent) -> LocalColumns:
         """Solve the columns of some items; NumericalError where a small system is not positive definite."""
@@ -123,6 +134,7 @@ class LocalRegression:
                 np.zeros((self.data.shape[0], 2), np.int32),
                 np.empty(LISTED, np.int32),
                 np.empty(LISTED, self.data.dtype),
+                np.full(len(self._hub_gram), -1, np.int32),
                 np.empty((width, width), self.dtype),
                 np.empty(width, self.dtype),
             )
@@ -132,7 +144,16 @@ class LocalRegression:
             part = slice(start, stop)
             out = rows, values, sizes[part], c[part], explained[part]
             failed = solve_columns(
-                *self._arrays, self.d, self.penalties, self._reach, self._hub_gram, items[part], *out, *arrays
+                *self._arrays,
+                self.d,
+                self.penalties,
+                *self._reach,
+                self._hub_gram,
+                *self._hub_rows,
+                LISTING,
+                items[part],
+                *out,
+                *arrays,
             )
             if failed >= 0:
                 raise NumericalError("the regression of an item on its candidates is not positive definite")
@@ -179,21 +200,26 @@ class LocalRegression:
         """Residual and error of the columns of some items, which stand at some places, measured in float64.
 
         The residual is the largest entry of (S + Λ)B − S on the candidates of a column, relative to max|S|: the
-        gradient of its objective. The error is that of its weights, relative to the largest one.
+        gradient of its objective. The error is that of its weights, relative to the largest one, or the relative error
+        of its c where that is larger.
         """
-        residual = error = largest = 0.0
+        residual = error = largest = of_c = 0.0
         for j, place in zip(items, places, strict=True):
             near, weights = columns.column(int(place))
             if not len(near):
                 continue
             block = self.data[:, near].astype(np.float64)
-            system = (block.T @ block).toarray() + np.diag(self.penalties[near])
+            system = (block.T @ block).toarray()
+            system[np.diag_indices(len(near))] += self.penalties[near]
             right = np.asarray(block.T @ self.data[:, [j]].astype(np.float64).toarray()).ravel()
             remainder = system @ weights - right
             residual = max(residual, float(np.abs(remainder).max()))
-            error = max(error, float(np.abs(np.linalg.solve(system, remainder)).max()))
+            errors, exact = np.linalg.solve(system, np.stack([remainder, right], axis=1)).T
+            error = max(error, float(np.abs(errors).max()))
+            of_c = max(of_c, abs(columns.c[place] * (self.d[j] + self.penalties[j] - right @ exact) - 1))
             largest = max(largest, float(np.abs(weights).max()))
-        return residual / max(self.d.max(initial=0.0), 1e-30), error / max(largest, 1e-30)
+        relative = residual / max(self.d.max(initial=0.0), 1e-30)
+        return float(relative), float(max(error / max(largest, 1e-30), of_c))
 
     def gaps(self, probes: Indices, neighbours: int) -> Float64:
         """The share by which the objective of each probe's regression falls with twice the candidates."""

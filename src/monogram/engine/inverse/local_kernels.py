@@ -1,8 +1,8 @@
 """Kernels of local regression: choose the candidates of an item, gather their S, and solve; see `engine.inverse.local`.
 
-The S of the candidates is gathered in two parts. Pairs of hubs, the most used items, are read from one array. All other
-pairs are summed over users, in the cheaper of two ways: over lists of the candidates that each user has, or over the
-whole rows of the users.
+The S of the candidates is gathered in two parts. Pairs of hubs, the most used items, are read from one array. Pairs
+with an item that is no hub are summed over its users, in the cheapest of three ways: over lists of the candidates
+that each user has; over such lists without the hubs, and the hubs in the users' rows; or over the whole rows of the users.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 
 from monogram.engine.linalg.small_cholesky import factor, substitute
 from monogram.engine.runtime.jit import fused, kernel
-
-LISTING = 4  # cost of an event in a list, relative to that of an event in a row
 
 
 @kernel
@@ -135,6 +133,7 @@ def _add_lists(
     chosen: Any,
     size: int,
     first: int,
+    start: int,
     pointers: Any,
     owners: Any,
     values: Any,
@@ -143,19 +142,20 @@ def _add_lists(
     weights: Any,
     out: Any,
 ) -> None:
-    """Add the pairs with an item at `first` or later, over lists of each user's candidates.
+    """Add the pairs of an item at `first` or later with one at `start` or later, over lists of each user's candidates.
 
-    `slots` has for each user the start of the list and one more than its next free entry; all 0 before and after.
+    `start` is 0, or `first`. `slots` has for each user the start of the list and one more than its next free entry; all
+    0 before and after.
     """
     for p in range(first, size):
         for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
             slots[owners[q], 0] += 1
-    for p in range(first):
+    for p in range(start, first):
         for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
             if slots[owners[q], 0] > 0:
                 slots[owners[q], 0] += 1
     free = 0
-    for p in range(size):
+    for p in range(start, size):
         row = out[p]
         for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
             user = owners[q]
@@ -173,10 +173,43 @@ def _add_lists(
             listed[end] = p
             weights[end] = value
             slots[user, 1] += 1
-    for p in range(size):
+    for p in range(start, size):
         for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
             slots[owners[q], 0] = 0
             slots[owners[q], 1] = 0
+
+
+@kernel
+def _add_hubs(
+    chosen: Any,
+    size: int,
+    first: int,
+    pointers: Any,
+    owners: Any,
+    values: Any,
+    hubs: Any,
+    hub_pointers: Any,
+    hub_places: Any,
+    hub_values: Any,
+    at_hub: Any,
+    out: Any,
+) -> None:
+    """Add the pairs of an item at `first` or later with a hub, over the hubs of its users.
+
+    The hubs of each user are in CSR form, by their places among all hubs. `at_hub` is −1 before and after.
+    """
+    for p in range(first):
+        at_hub[hubs[chosen[p]]] = p
+    for p in range(first, size):
+        row = out[p]
+        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
+            value = values[q]
+            for r in range(hub_pointers[owners[q]], hub_pointers[owners[q] + 1]):
+                at = at_hub[hub_places[r]]
+                if at >= 0:
+                    row[at] += value * hub_values[r]
+    for p in range(first):
+        at_hub[hubs[chosen[p]]] = -1
 
 
 @kernel
@@ -289,7 +322,12 @@ def solve_columns(
     diagonal: Any,
     penalties: Any,
     reach: Any,
+    hub_reach: Any,
     hub_gram: Any,
+    hub_pointers: Any,
+    hub_places: Any,
+    hub_values: Any,
+    listing: float,
     items: Any,
     out_items: Any,
     out_values: Any,
@@ -304,32 +342,42 @@ def solve_columns(
     slots: Any,
     listed: Any,
     weights: Any,
+    at_hub: Any,
     matrix: Any,
     vector: Any,
 ) -> int:
     """Solve the columns of some items; return −1, or the first item whose system is not positive definite.
 
-    The arrays from `total` on are scratch: `total` and `slots` are 0 and `place` is −1, before and after.
+    `reach` and `hub_reach` are the events, and the events of hubs, in the rows of an item's users; `listing` is the
+    cost of an event in a list, relative to that of an event in a row. The arrays from `total` on are scratch: `total`
+    and `slots` are 0 and `place` and `at_hub` are −1, before and after.
     """
     rows = (pointers, owners, values, indptr, indices, data, roots, hubs, total, place, near, scores, chosen)
     for column in range(len(items)):
         j = items[column]
         found, size, first = _candidates(j, *rows)
-        events, scanned = 0, 0.0
+        events, of_hubs, scanned, scanned_hubs = 0, 0, 0.0, 0.0
         for p in range(size):
             i = chosen[p]
             vector[p] = total[i]
-            events += pointers[i + 1] - pointers[i]
             row = matrix[p]
             if p < first:
+                of_hubs += pointers[i + 1] - pointers[i]
                 source = hub_gram[hubs[i]]
                 for t in range(p):
                     row[t] = source[hubs[chosen[t]]]
             else:
                 row[:p] = 0
+                events += pointers[i + 1] - pointers[i]
                 scanned += reach[i]
-        if events <= len(listed) and events * LISTING < scanned:
-            _add_lists(chosen, size, first, pointers, owners, values, slots, listed, weights, matrix)
+                scanned_hubs += hub_reach[i]
+        with_hubs, without = listing * (events + of_hubs), listing * events + scanned_hubs
+        if events + of_hubs <= len(listed) and with_hubs <= min(without, scanned):
+            _add_lists(chosen, size, first, 0, pointers, owners, values, slots, listed, weights, matrix)
+        elif events <= len(listed) and without <= scanned:
+            by_user = (hubs, hub_pointers, hub_places, hub_values)
+            _add_hubs(chosen, size, first, pointers, owners, values, *by_user, at_hub, matrix)
+            _add_lists(chosen, size, first, first, pointers, owners, values, slots, listed, weights, matrix)
         elif first < size:
             _add_rows(chosen, size, first, pointers, owners, values, indptr, indices, data, place, matrix)
         for p in range(size):

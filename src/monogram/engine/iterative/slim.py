@@ -86,6 +86,7 @@ def slim(
     epochs: int,
     tolerance: float,
     start: Csr | None = None,
+    copied: int = 0,
     most: float = np.inf,
     threads: int = 1,
     stage: Stage = silent,
@@ -98,11 +99,14 @@ def slim(
     epochs : maximum number of passes over the weights of a column
     tolerance : largest violation of a condition of the minimum, relative to the largest entry of the column of S
     start : weights to start from, such as those of a larger l1
+    copied : entries of the copied rows that a thread may hold; at least those of `area`
+        Memory is taken only for a column with so many weights; one with more weights than rows fit does not converge.
     most : maximum number of entries of the result
         MemoryBudgetError where it is exceeded.
     """
     n = rows.n
-    columns = _Columns(rows, problem, epochs, tolerance, start)
+    held = min(n * n, max(copied, area(n, problem.positive)))
+    columns = _Columns(rows, problem, epochs, tolerance, start, held)
 
     def solve(first: int, stop: int) -> None:
         columns.solve(first, stop)
@@ -120,9 +124,9 @@ class _Columns:
     """The columns that are done, and the scratch arrays of the threads."""
 
     def __init__(
-        self, rows: SparseRows, problem: SlimProblem, epochs: int, tolerance: float, start: Csr | None
+        self, rows: SparseRows, problem: SlimProblem, epochs: int, tolerance: float, start: Csr | None, held: int
     ) -> None:
-        n, dtype = rows.n, rows.dtype
+        n, dtype, self.held = rows.n, rows.dtype, held
         self.rows, self.problem, self.epochs, self.tolerance = rows, problem, epochs, tolerance
         self.diagonal = rows.diagonal.astype(dtype)
         by_column = None if start is None else start.tocsc()
@@ -176,7 +180,7 @@ class _Columns:
             np.empty(n, np.int32),
             *heap,
             direct,
-            np.empty(area(n, self.problem.positive), dtype),
+            np.empty(self.held, dtype),
         )
 
     def solution(self) -> SlimSolution:

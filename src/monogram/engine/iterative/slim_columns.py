@@ -63,6 +63,8 @@ def solve_columns(
             if p == depth < c:  # no row more can be copied: the weights at zero make room
                 p = _drop_zeros(rows, p, items, right, w, h, place)
                 if p == depth:
+                    goal = max(limit / 2, zero)
+                    passes += _descend(rows, w, h, right, p, l1, positive, goal, most - passes, solver)
                     break
                 continue
             for t in range(number):

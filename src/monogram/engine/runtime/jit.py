@@ -26,6 +26,10 @@ class Kernel:
         """Call the compiled function."""
         return (self._dispatcher or self.dispatcher())(*arguments)
 
+    def __reduce__(self) -> str:
+        """Pickle by name, as a function."""
+        return str(self.__qualname__)  # type: ignore[attr-defined]
+
     def dispatcher(self) -> Any:
         """Numba's own object for this function, made on first use."""
         with _lock:  # two threads must not compile the same function twice

@@ -105,7 +105,7 @@ def in_step(work: Callable[[int, Callable[[], Any]], Any], threads: int) -> None
     """
     barrier = threading.Barrier(threads)
 
-    def run(number: int, _: int) -> None:
+    def run(number: int) -> None:
         try:
             work(number, barrier.wait)
         except threading.BrokenBarrierError:
@@ -114,4 +114,14 @@ def in_step(work: Callable[[int, Callable[[], Any]], Any], threads: int) -> None
             barrier.abort()
             raise
 
-    parallel_for(run, threads, 1, threads)
+    if threads == 1:
+        run(0)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            futures = [pool.submit(run, number) for number in range(threads)]
+        except BaseException:
+            barrier.abort()  # a thread did not start: the others must not wait for it
+            raise
+        for future in futures:
+            future.result()

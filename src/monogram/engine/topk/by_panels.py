@@ -62,6 +62,7 @@ def _rank(
 ) -> None:
     """The lists of a part of the users; `remaining` stays True where a list was not made."""
     users, n = part.stop - part.start, histories.shape[1]
+    threads = max(1, min(threads, users // 8))
     pairs = slice(histories.indptr[part.start], histories.indptr[part.stop])
     indptr = (histories.indptr[part.start : part.stop + 1] - pairs.start).astype(np.int64)
     indices, data = histories.indices[pairs], histories.data[pairs].astype(np.float64)

@@ -84,6 +84,8 @@ def _sparse_rows(
 def _select(total: Any, chosen: Any, mask: Any, excluded: Any, items: Any, scores: Any) -> int:
     """Offer the eligible of the chosen items, in any order; the size of the heap."""
     count, k = 0, len(items)
+    if k == 0:
+        return 0
     for j in chosen:
         score = total[j]
         if not score > -np.inf or (count == k and score < scores[0]):

@@ -105,7 +105,7 @@ class Refresher:
         return schemas.Updates(self.store.last, self.applied, self.saved, self.error)
 
     def _reload(self) -> str:
-        self._adopt(*self.registry.read(self.path))
+        self._adopt(*self.registry.read(self.name, self.path))
         return "reloaded"
 
     def _adopt(self, model: Recommender, header: dict[str, Any]) -> None:
