@@ -2,7 +2,8 @@
 
 The S of the candidates is gathered in two parts. Pairs of hubs, the most used items, are read from one array. Pairs
 with an item that is no hub are summed over its users, in the cheapest of three ways: over lists of the candidates
-that each user has; over such lists without the hubs, and the hubs in the users' rows; or over the whole rows of the users.
+that each user has; over such lists without the hubs, and the hubs in the users' rows; or over the whole rows of the
+users.
 """
 
 from __future__ import annotations
