@@ -111,7 +111,10 @@ def test_a_primal_fit_needs_no_expansion(program, log, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (("--model", "lrr", "--expand"), "LRR has no dual weights to expand; leave expand out, or use one of EASE"),
+        (
+            ("--model", "lrr", "--expand"),
+            "--expand, but LRR has no dual weights to expand; leave it out, or use one of EASE",
+        ),
         (("--solver", "primal", "--expand"), "with solver='primal', which computes no dual inverse"),
         (("--model", "lrr", "--keep-gram"), "LRR keeps no Gram; leave keep_gram out, or use one of EASE"),
         (
@@ -123,7 +126,7 @@ def test_a_primal_fit_needs_no_expansion(program, log, tmp_path):
         (("--model", "rg2", "--solver", "guess"), "expected one of auto, primal, dual, closed_form, als, newton_cg"),
         (
             ("--model", "ease", "--solver", "als"),
-            "expected one of auto, primal, dual, disk, matrix_free",
+            "expected one of auto, primal, dual, disk, local, matrix_free",
         ),
     ],
 )

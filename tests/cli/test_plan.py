@@ -31,7 +31,7 @@ def test_a_size_as_json(program):
     assert (found["users"], found["items"], found["events"], found["dtype"]) == (30_000, 40_000, 800_000, "float64")
     assert found["fits"] is True
     assert found["parameters"] == mg.EASE().params()
-    assert [row["solver"] for row in found["costs"]] == ["primal", "dual", "disk", "matrix_free"]
+    assert [row["solver"] for row in found["costs"]] == ["primal", "dual", "disk", "local", "matrix_free"]
 
 
 def test_a_kept_gram_is_counted(program):

@@ -102,8 +102,8 @@ def test_the_disk_is_planned_when_nothing_fits_in_memory(tmp_path, monkeypatch):
     assert planned.fits
     assert planned.chosen.bytes <= 6e9
     assert planned.chosen.disk == pytest.approx(1.5 * 60_000**2 * 4, rel=0.1)
-    assert [row["solver"] for row in planned.rows()] == ["primal", "dual", "disk", "matrix_free"]
-    assert [row["fits"] for row in planned.rows()] == [False, False, True, True]
+    assert [row["solver"] for row in planned.rows()] == ["primal", "dual", "disk", "local", "matrix_free"]
+    assert [row["fits"] for row in planned.rows()] == [False, False, True, True, True]
     text = str(planned)
     assert "files" in text
     assert text.count("over budget") == 2
@@ -114,7 +114,7 @@ def test_the_disk_is_planned_when_nothing_fits_in_memory(tmp_path, monkeypatch):
 
 def test_no_files_unless_a_folder_was_named():
     planned = mg.EASE().plan(LARGE, memory="6 GB")
-    assert planned.chosen.solver == "matrix_free"
+    assert planned.chosen.solver == "local"
     assert re.search(r"for the disk, with 2\d(\.\d)? GB of files, name a folder", planned.why)
     with pytest.raises(MemoryBudgetError, match=r"use the disk solver, with 2\d(\.\d)? GB of files in a folder"):
         mg.EASE().plan(LARGE, memory="6 GB", solver="primal").require()
@@ -123,7 +123,7 @@ def test_no_files_unless_a_folder_was_named():
 def test_a_disk_with_too_little_space_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("monogram.models.inverse.free", lambda _: 10**9)
     instead = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path)
-    assert instead.chosen.solver == "matrix_free"
+    assert instead.chosen.solver == "local"
     assert "the disk has 1 GB free, not 2" in instead.why
     planned = mg.EASE().plan(LARGE, memory="6 GB", scratch=tmp_path, solver="disk")
     assert not planned.fits

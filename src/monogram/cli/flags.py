@@ -22,7 +22,7 @@ def _column(flag: str, text: str) -> Any:
 OTHER_NAMES = {name: f"--{name}-column" for name in ("user", "item", "weight", "time")} | {
     "on_error": "--skip-bad-rows"
 }
-SWITCHES = {"on_error", "new_items"}
+SWITCHES = {"on_error", "new_items", "expand", "keep_gram"}
 
 
 def flag_of(option: Option) -> str:
