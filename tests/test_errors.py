@@ -26,7 +26,8 @@ def test_the_command_line_has_its_own_spelling():
     assert render(UnknownIdError(MESSAGE), flag_of) == flags
     assert render(MonogramWarning(MESSAGE), flag_of) == flags
     assert flag_of(Option("new_items", "True")) == "--new-items"
-    assert flag_of(Option("keep_gram", "3")) == "--keep-gram 3"
+    assert flag_of(Option("neighbours", "3")) == "--neighbours 3"
+    assert flag_of(Option("keep_gram", "True")) == "--keep-gram"
 
 
 def test_only_options_are_spelled_anew():
