@@ -94,7 +94,8 @@ class CostlierThanRefit(Exception):
 
 def prepare(model: FullRank, after: changes.Changed, options: UpdateOptions) -> tuple[PreparedUpdate, Report]:
     """A prepared update and its report; NumericalError where its residual or error is above the bound."""
-    resources = _Resources(memory_.parse(options.memory), parallel.count(options.threads), ReportBuilder())
+    threads = parallel.count(options.threads)
+    resources = _Resources(memory_.parse(options.memory), threads, ReportBuilder(threads=threads))
     solve = {"primal": _primal, "dual": _dual}[str(model.weights_.solver)]
     data, drift = _data(model, after.log.matrix), DRIFT[model.report_.dtype]
     update = solve(model, after, data, changed_penalties(model, after.log, squares(data), options), resources)
@@ -111,7 +112,7 @@ def prepare(model: FullRank, after: changes.Changed, options: UpdateOptions) -> 
         resources.report.tick("weights")
         return weights
 
-    return replace(update, weights=carry_out), _report(model.report_, at_fit, resources, accuracy, note)
+    return replace(update, weights=carry_out), updated_report(model.report_, at_fit, resources.report, accuracy, note)
 
 
 def _data(model: FullRank, matrix: Csr) -> Csr:
@@ -306,15 +307,15 @@ def _check_drift(
     raise NumericalError(text)
 
 
-def _report(
-    before: Report, at_fit: tuple[float, float], resources: _Resources, accuracy: tuple[float, float], note: str
+def updated_report(
+    before: Report, at_fit: tuple[float, float], made: ReportBuilder, accuracy: tuple[float, float], note: str
 ) -> Report:
     """The report of an update; `at_fit` and `accuracy` are residual and error of the last fit and of the update."""
     return replace(
         before,
         solver="primal" if before.solver in ("disk", EXPANDED) else before.solver,
-        threads=resources.threads,
-        seconds=resources.report.seconds,
+        threads=made.threads,
+        seconds=made.seconds,
         residual=accuracy[0],
         error=accuracy[1],
         changes=before.changes + 1,

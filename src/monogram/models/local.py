@@ -20,7 +20,7 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.errors import MemoryBudgetError
 from monogram.models.advice import inverse_advice
-from monogram.models.change import UpdateOptions, changed_penalties, changed_rows
+from monogram.models.change import UpdateOptions, changed_penalties, changed_rows, updated_report
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.heads import Formula
 from monogram.models.inverse import check_accuracy, item_counts, two_by_two
@@ -75,14 +75,14 @@ def update_local(model: FullRank, after: changes.Changed, options: UpdateOptions
     on the changed log, with as many candidates.
     """
     start = model.report_
-    report = ReportBuilder(dtype=start.dtype, solver=Local.solver)
+    threads = parallel.count(options.threads)
+    report = ReportBuilder(dtype=start.dtype, threads=threads, solver=Local.solver)
     neighbours, weights, matrix = start.neighbours, model.weights_, after.log.matrix
     assert isinstance(weights, Local) and neighbours is not None  # noqa: PT018
     needed = _require_memory(model, matrix, neighbours, options)
     recipe, _, head = model.formula()
     data = recipe.data(matrix, start.unit)
     former, penalties = changed_penalties(model, after.log, squares(data), options)
-    threads = parallel.count(options.threads)
     regression = LocalRegression(data, penalties, dtype=start.dtype, threads=threads)
     touched = former != penalties
     touched[model.log_.n_items :] = True
@@ -103,20 +103,11 @@ def update_local(model: FullRank, after: changes.Changed, options: UpdateOptions
     state = UpdateState(c, penalties, scale=rounded_scale(theta, c, start.dtype))
     updated = Local(_replaced(weights.matrix, columns, again, theta, delta), state)
     report.tick("weights")
-    return updated, replace(
-        start,
-        threads=threads,
-        seconds=report.seconds,
-        planned_bytes=needed,
-        residual=report.residual,
-        error=report.error,
-        gap=report.gap,
-        largest_gap=report.largest_gap,
-        changes=start.changes + 1,
-        residual_at_fit=start.residual_at_fit if start.changes else start.residual,
-        error_at_fit=start.error_at_fit if start.changes else start.error,
-        note=f"{len(again):,} columns solved again" + ("" if options.penalties == "followed" else f"; {FROZEN}"),
-    )
+    at_fit = (start.residual_at_fit, start.error_at_fit) if start.changes else (start.residual, start.error)
+    accuracy = report.residual or 0.0, report.error or 0.0
+    note = f"{len(again):,} columns solved again" + ("" if options.penalties == "followed" else f"; {FROZEN}")
+    told = updated_report(start, (at_fit[0] or 0.0, at_fit[1] or 0.0), report, accuracy, note)
+    return updated, replace(told, planned_bytes=needed, gap=report.gap, largest_gap=report.largest_gap)
 
 
 def _affected(regression: LocalRegression, matrix: Csr, touched: Any, neighbours: int) -> Indices:

@@ -10,18 +10,18 @@ from monogram.engine.inverse.dual import dual_solve
 from monogram.engine.runtime import memory, parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.runtime.progress import Stage, silent
-from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, ModelFileError
-from monogram.weights.common import Tensors, Weights, batches, checked, joined, part, warn_not_converged
+from monogram.weights.common import Tensors, batches, warn_not_converged
 from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
+from monogram.weights.two_step import TwoStepWeights
 
 WIDTH = 64  # products are padded to a multiple of it, so that rounding is nearly that of an unbatched history
 BATCH = 4 * WIDTH  # histories of one product
 ROWS = 1024  # rows of the weights to which the projection is added at once, to bound the memory
 
 
-class TwoStepDual(Weights):
+class TwoStepDual(TwoStepWeights):
     """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) through the `Dual` of B, without forming B.
 
     The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹: in float64 for scores, in the precision of
@@ -36,49 +36,22 @@ class TwoStepDual(Weights):
     """
 
     kind = "twice"
-    linear = True
     expansion = "whole"
+    batch = BATCH
 
     def __init__(self, first: Dual, share: float, factors: Float64, basis: Float | None = None) -> None:
-        self.first, self.share, self.factors = first, share, factors
-        self.basis = np.zeros((len(factors), 0), first.inverse.dtype) if basis is None else basis
+        super().__init__(first, share, factors, basis, first.inverse.dtype)
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, training: Csr) -> TwoStepDual:
         """Build from stored arrays."""
-        share, factors = float(checked(tensors, "share", (1,))[0]), checked(tensors, "factors", (training.shape[1],))
-        if not 0 <= share <= 1:
-            raise ModelFileError(f"the file's weights have a share of {share:g}; expected one between 0 and 1")
-        if not (factors > 0).all():
-            raise ModelFileError("the file's weights have a factor of an item that is not above 0")
+        share, factors, basis = cls.stored(tensors, training.shape[1])
         first = Dual.from_tensors(tensors, training)
         if not ((first.scale < 0).all() and (first.own == 1).all()):
             raise ModelFileError(
                 "the file's two-step weights have a first step with θ ≠ 1 or δ ≠ 0; expected θ = 1 and δ = 0"
             )
-        stored = tensors.get("basis")
-        columns = stored.shape[1] if stored is not None and stored.ndim == 2 else 1
-        basis = None if stored is None else checked(tensors, "basis", (training.shape[1], columns))
         return cls(first, share, factors, basis)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.first.nbytes + self.factors.nbytes + self.basis.nbytes)
-
-    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
-        return self.heads(np.ones((1, len(self.factors))), histories, eligible, k, threads)[0]
-
-    def heads(self, thetas: Float64, histories: Csr, eligible: Eligible, k: int, threads: int) -> list[Best]:
-        """The best items by each row of `thetas` times the scores."""
-        parts: list[list[Best]] = [[] for _ in thetas]
-        for start, stop in batches(histories.shape[0], BATCH):
-            scores = self._ranking_scores(histories[start:stop], threads)
-            rules = part(eligible, start, stop)
-            for head, best in zip(
-                parts, heads_by_scores(scores, thetas * self.factors, rules, k, threads=threads), strict=True
-            ):
-                head.append(best)
-        return [joined(head, k) for head in parts]
 
     def error(self, histories: Csr, threads: int) -> float:
         """The largest error of the ranking scores on items outside the histories, relative to the largest score."""
@@ -94,10 +67,7 @@ class TwoStepDual(Weights):
             rows = histories[start:stop]
             first = self.first.score(rows, every, threads)
             mixed = self._mixed(first, self._exact(first.T, threads).T)[:, items]
-            history_items = np.unique(rows.indices)
-            common = rows[:, history_items].astype(np.float64) @ self.basis[history_items].astype(np.float64)
-            projected = common @ self.basis[items].T.astype(np.float64)
-            out[start:stop] = (mixed + projected) * self.factors[items]
+            out[start:stop] = (mixed + self._projected(rows, items)) * self.factors[items]
         return out
 
     def columns(self, items: Indices) -> Float64:
@@ -109,12 +79,8 @@ class TwoStepDual(Weights):
             out[:, start:stop] = (1 - self.share) * first + self.share * second + projected
         return out * self.factors[items]
 
-    def tensors(self) -> Tensors:
-        tensors = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
-        return tensors | {"basis": self.basis} if self.basis.size else tensors
-
     def expanded_bytes(self, threads: int) -> int:
-        return self.first.expanded_bytes(threads) + len(self.factors) ** 2 * self.first.inverse.dtype.itemsize
+        return int(self.first.expanded_bytes(threads) + len(self.factors) ** 2 * self.first.inverse.dtype.itemsize)
 
     def expand(self, *, budget: int | None = None, threads: int | None = None, stage: Stage = silent) -> Dense:
         budget, threads = memory.parse(budget), parallel.count(threads)

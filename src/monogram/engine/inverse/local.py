@@ -97,12 +97,12 @@ class LocalRegression:
         del places
         self._hubs, self._hub_gram = self._most_used(np.diff(pointers))
         roots = 1 / np.sqrt(np.maximum(self.d + self.penalties, np.finfo(np.float64).tiny))
-        self._arrays = (*by_item, data.indptr, data.indices, data.data, roots, self._hubs)
+        self._arrays = by_item, (data.indptr, data.indices, data.data), roots, self._hubs
         self._hub_rows = self._hubs_by_user()
-        self._reach = [
+        self._reach = tuple(
             np.bincount(data.indices, np.repeat(np.diff(starts), np.diff(data.indptr)), minlength=data.shape[1])
             for starts in (data.indptr, self._hub_rows[0])
-        ]
+        )
 
     def _most_used(self, counts: Indices) -> tuple[NDArray[np.int32], Float]:
         """The place of each item among the hubs (−1: it is none), and S of the hubs."""
@@ -129,8 +129,7 @@ class LocalRegression:
         parts: list[Any] = [None] * -(-size // BLOCK)
 
         def scratch() -> Any:
-            return (
-                *self._scratch(most),
+            return self._scratch(most), (
                 np.zeros((self.data.shape[0], 2), np.int32),
                 np.empty(LISTED, np.int32),
                 np.empty(LISTED, self.data.dtype),
@@ -142,17 +141,16 @@ class LocalRegression:
         def block(start: int, stop: int, arrays: Any) -> None:
             rows, values = np.empty((stop - start, most), np.int32), np.empty((stop - start, most), self.dtype)
             part = slice(start, stop)
-            out = rows, values, sizes[part], c[part], explained[part]
             failed = solve_columns(
                 *self._arrays,
                 self.d,
                 self.penalties,
-                *self._reach,
+                self._reach,
                 self._hub_gram,
-                *self._hub_rows,
+                self._hub_rows,
                 LISTING,
                 items[part],
-                *out,
+                (rows, values, sizes[part], c[part], explained[part]),
                 *arrays,
             )
             if failed >= 0:
@@ -171,7 +169,7 @@ class LocalRegression:
 
         def block(start: int, stop: int, arrays: Any) -> None:
             rows, part = np.empty((stop - start, most), np.int32), slice(start, stop)
-            choose_columns(*self._arrays, items[part], rows, sizes[part], *arrays)
+            choose_columns(*self._arrays, items[part], rows, sizes[part], arrays)
             parts[start // BLOCK] = rows[np.arange(most) < sizes[part, None]]
 
         self._by_blocks(block, len(items), lambda: self._scratch(most))

@@ -17,22 +17,13 @@ from monogram.engine.runtime.jit import fused, kernel
 
 
 @kernel
-def gram_row(
-    item: int,
-    pointers: Any,
-    owners: Any,
-    values: Any,
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    total: Any,
-    place: Any,
-    near: Any,
-) -> int:
+def gram_row(item: int, by_item: Any, by_user: Any, total: Any, place: Any, near: Any) -> int:
     """Add row `item` of S to `total`, and list in `near` the other items with an entry; return their number.
 
     `place` is −1 for all items before, and −2 for the listed items afterwards.
     """
+    pointers, owners, values = by_item
+    indptr, indices, data = by_user
     found = 0
     place[item] = -2
     for p in range(pointers[item], pointers[item + 1]):
@@ -131,23 +122,14 @@ def choose(near: Any, found: int, total: Any, roots: Any, hubs: Any, scores: Any
 
 @kernel
 def _add_lists(
-    chosen: Any,
-    size: int,
-    first: int,
-    start: int,
-    pointers: Any,
-    owners: Any,
-    values: Any,
-    slots: Any,
-    listed: Any,
-    weights: Any,
-    out: Any,
+    chosen: Any, size: int, first: int, start: int, by_item: Any, slots: Any, listed: Any, weights: Any, out: Any
 ) -> None:
     """Add the pairs of an item at `first` or later with one at `start` or later, over lists of each user's candidates.
 
     `start` is 0, or `first`. `slots` has for each user the start of the list and one more than its next free entry; all
     0 before and after.
     """
+    pointers, owners, values = by_item
     for p in range(first, size):
         for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
             slots[owners[q], 0] += 1
@@ -182,23 +164,14 @@ def _add_lists(
 
 @kernel
 def _add_hubs(
-    chosen: Any,
-    size: int,
-    first: int,
-    pointers: Any,
-    owners: Any,
-    values: Any,
-    hubs: Any,
-    hub_pointers: Any,
-    hub_places: Any,
-    hub_values: Any,
-    at_hub: Any,
-    out: Any,
+    chosen: Any, size: int, first: int, by_item: Any, hubs: Any, hubs_by_user: Any, at_hub: Any, out: Any
 ) -> None:
     """Add the pairs of an item at `first` or later with a hub, over the hubs of its users.
 
     The hubs of each user are in CSR form, by their places among all hubs. `at_hub` is −1 before and after.
     """
+    pointers, owners, values = by_item
+    hub_pointers, hub_places, hub_values = hubs_by_user
     for p in range(first):
         at_hub[hubs[chosen[p]]] = p
     for p in range(first, size):
@@ -214,20 +187,10 @@ def _add_hubs(
 
 
 @kernel
-def _add_rows(
-    chosen: Any,
-    size: int,
-    first: int,
-    pointers: Any,
-    owners: Any,
-    values: Any,
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    place: Any,
-    out: Any,
-) -> None:
+def _add_rows(chosen: Any, size: int, first: int, by_item: Any, by_user: Any, place: Any, out: Any) -> None:
     """Add the pairs with an item at `first` or later, over the whole rows of its users; `place` is −1 before, after."""
+    pointers, owners, values = by_item
+    indptr, indices, data = by_user
     for p in range(size):
         place[chosen[p]] = p
     for p in range(first, size):
@@ -257,24 +220,10 @@ def _solve(matrix: Any, size: int, vector: Any) -> bool:
 
 
 @kernel
-def _candidates(
-    item: int,
-    pointers: Any,
-    owners: Any,
-    values: Any,
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    roots: Any,
-    hubs: Any,
-    total: Any,
-    place: Any,
-    near: Any,
-    scores: Any,
-    chosen: Any,
-) -> tuple[int, int, int]:
+def _candidates(item: int, by_item: Any, by_user: Any, roots: Any, hubs: Any, scratch: Any) -> tuple[int, int, int]:
     """Write row `item` of S, its items, and the candidates; return the numbers of items, candidates and hubs."""
-    found = gram_row(item, pointers, owners, values, indptr, indices, data, total, place, near)
+    total, place, near, scores, chosen = scratch
+    found = gram_row(item, by_item, by_user, total, place, near)
     for a in range(found):
         place[near[a]] = -1
     size, first = choose(near, found, total, roots, hubs, scores, chosen)
@@ -283,27 +232,12 @@ def _candidates(
 
 @kernel
 def choose_columns(
-    pointers: Any,
-    owners: Any,
-    values: Any,
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    roots: Any,
-    hubs: Any,
-    items: Any,
-    out_items: Any,
-    sizes: Any,
-    total: Any,
-    place: Any,
-    near: Any,
-    scores: Any,
-    chosen: Any,
+    by_item: Any, by_user: Any, roots: Any, hubs: Any, items: Any, out_items: Any, sizes: Any, scratch: Any
 ) -> None:
-    """Write the candidates of some items; the arrays from `total` on are scratch, as in `solve_columns`."""
-    rows = (pointers, owners, values, indptr, indices, data, roots, hubs, total, place, near, scores, chosen)
+    """Write the candidates of some items; for the arguments see `solve_columns`."""
+    total, _, near, _, chosen = scratch
     for column in range(len(items)):
-        found, size, _ = _candidates(items[column], *rows)
+        found, size, _ = _candidates(items[column], by_item, by_user, roots, hubs, scratch)
         for a in range(found):
             total[near[a]] = 0.0
         out_items[column, :size] = chosen[:size]
@@ -312,51 +246,45 @@ def choose_columns(
 
 @kernel
 def solve_columns(
-    pointers: Any,
-    owners: Any,
-    values: Any,
-    indptr: Any,
-    indices: Any,
-    data: Any,
+    by_item: Any,
+    by_user: Any,
     roots: Any,
     hubs: Any,
     diagonal: Any,
     penalties: Any,
     reach: Any,
-    hub_reach: Any,
     hub_gram: Any,
-    hub_pointers: Any,
-    hub_places: Any,
-    hub_values: Any,
+    hubs_by_user: Any,
     listing: float,
     items: Any,
-    out_items: Any,
-    out_values: Any,
-    sizes: Any,
-    c: Any,
-    explained: Any,
-    total: Any,
-    place: Any,
-    near: Any,
-    scores: Any,
-    chosen: Any,
-    slots: Any,
-    listed: Any,
-    weights: Any,
-    at_hub: Any,
-    matrix: Any,
-    vector: Any,
+    out: Any,
+    scratch: Any,
+    systems: Any,
 ) -> int:
     """Solve the columns of some items; return −1, or the first item whose system is not positive definite.
 
-    `reach` and `hub_reach` are the events, and the events of hubs, in the rows of an item's users; `listing` is the
-    cost of an event in a list, relative to that of an event in a row. The arrays from `total` on are scratch: `total`
-    and `slots` are 0 and `place` and `at_hub` are −1, before and after.
+    Parameters
+    ----------
+    by_item : the data by item: pointers, users, values
+    by_user : the data by user: pointers, items, values
+    roots : 1/√(d_i + ℓ_i)
+    hubs : the place of each item among the hubs, or −1
+    reach : for each item the events in the rows of its users, and the events of hubs
+    hub_gram, hubs_by_user : S of the hubs, and the data of the hubs by user, with their places among the hubs
+    listing : cost of an event in a list, relative to that of an event in a row
+    out : candidates, weights, number of candidates, c, and explained square of each item
+    scratch : S_j, places, items and scores for the choice of candidates, and the candidates
+    systems : places and entries of the users' lists, places of hubs, matrix and right side
+
+    Before and after, S_j and the places in the users' lists are 0, and the other places −1.
     """
-    rows = (pointers, owners, values, indptr, indices, data, roots, hubs, total, place, near, scores, chosen)
+    pointers = by_item[0]
+    out_items, out_values, sizes, c, explained = out
+    total, place, near, _, chosen = scratch
+    slots, listed, weights, at_hub, matrix, vector = systems
     for column in range(len(items)):
         j = items[column]
-        found, size, first = _candidates(j, *rows)
+        found, size, first = _candidates(j, by_item, by_user, roots, hubs, scratch)
         events, of_hubs, scanned, scanned_hubs = 0, 0, 0.0, 0.0
         for p in range(size):
             i = chosen[p]
@@ -370,17 +298,16 @@ def solve_columns(
             else:
                 row[:p] = 0
                 events += pointers[i + 1] - pointers[i]
-                scanned += reach[i]
-                scanned_hubs += hub_reach[i]
+                scanned += reach[0][i]
+                scanned_hubs += reach[1][i]
         with_hubs, without = listing * (events + of_hubs), listing * events + scanned_hubs
         if events + of_hubs <= len(listed) and with_hubs <= min(without, scanned):
-            _add_lists(chosen, size, first, 0, pointers, owners, values, slots, listed, weights, matrix)
+            _add_lists(chosen, size, first, 0, by_item, slots, listed, weights, matrix)
         elif events <= len(listed) and without <= scanned:
-            by_user = (hubs, hub_pointers, hub_places, hub_values)
-            _add_hubs(chosen, size, first, pointers, owners, values, *by_user, at_hub, matrix)
-            _add_lists(chosen, size, first, first, pointers, owners, values, slots, listed, weights, matrix)
+            _add_hubs(chosen, size, first, by_item, hubs, hubs_by_user, at_hub, matrix)
+            _add_lists(chosen, size, first, first, by_item, slots, listed, weights, matrix)
         elif first < size:
-            _add_rows(chosen, size, first, pointers, owners, values, indptr, indices, data, place, matrix)
+            _add_rows(chosen, size, first, by_item, by_user, place, matrix)
         for p in range(size):
             matrix[p, p] = diagonal[chosen[p]] + penalties[chosen[p]]
         positive = _solve(matrix, size, vector)

@@ -1,0 +1,79 @@
+"""What the two kinds of two-step weights have in common: lists, stored arrays, and the low-pass projection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
+from monogram.engine.topk.best import Best, Eligible, heads_by_scores
+from monogram.errors import ModelFileError
+from monogram.weights.common import Tensors, Weights, batches, checked, joined, part
+
+
+class TwoStepWeights(Weights):
+    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f); the kinds differ in how they hold B.
+
+    Parameters
+    ----------
+    first : B, as weights
+    share : s
+    factors : f, above 0
+    basis : G, n × some columns, or None
+    dtype : of an empty basis
+    """
+
+    linear = True
+
+    def __init__(self, first: Any, share: float, factors: Float64, basis: Float | None, dtype: Any) -> None:
+        self.first, self.share, self.factors = first, share, factors
+        self.basis = np.zeros((len(factors), 0), dtype) if basis is None else basis
+
+    @staticmethod
+    def stored(tensors: Tensors, items: int) -> tuple[float, Float64, Float | None]:
+        """Share, factors and basis from stored arrays, checked."""
+        share, factors = float(checked(tensors, "share", (1,))[0]), checked(tensors, "factors", (items,))
+        if not 0 <= share <= 1:
+            raise ModelFileError(f"the file's weights have a share of {share:g}; expected one between 0 and 1")
+        if not (factors > 0).all():
+            raise ModelFileError("the file's weights have a factor of an item that is not above 0")
+        basis = tensors.get("basis")
+        columns = basis.shape[1] if basis is not None and basis.ndim == 2 else 1
+        return share, factors, None if basis is None else checked(tensors, "basis", (items, columns))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.first.nbytes + self.factors.nbytes + self.basis.nbytes)
+
+    @property
+    def batch(self) -> int:
+        """Histories that are ranked at a time."""
+        raise TypeError(f"{type(self).__name__} must define batch")
+
+    def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
+        return self.heads(np.ones((1, len(self.factors))), histories, eligible, k, threads)[0]
+
+    def heads(self, thetas: Float64, histories: Csr, eligible: Eligible, k: int, threads: int) -> list[Best]:
+        """The best items by each row of `thetas` times the scores."""
+        parts: list[list[Best]] = [[] for _ in thetas]
+        for start, stop in batches(histories.shape[0], self.batch):
+            scores, rules = self._ranking_scores(histories[start:stop], threads), part(eligible, start, stop)
+            found = heads_by_scores(scores, thetas * self.factors, rules, k, threads=threads)
+            for head, best in zip(parts, found, strict=True):
+                head.append(best)
+        return [joined(head, k) for head in parts]
+
+    def tensors(self) -> Tensors:
+        tensors: Tensors = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
+        return tensors | {"basis": self.basis} if self.basis.size else tensors
+
+    def _ranking_scores(self, rows: Csr, threads: int) -> Float:
+        """Scores of histories without the item factors, by which lists are ranked."""
+        raise TypeError(f"{type(self).__name__} must define _ranking_scores")
+
+    def _projected(self, rows: Csr, items: Indices) -> Float64:
+        """The scores of the low-pass projection, hGGᵀ, for some items, in float64."""
+        used = np.unique(rows.indices)
+        common = rows[:, used].astype(np.float64) @ self.basis[used].astype(np.float64)
+        return np.asarray(common @ self.basis[items].T.astype(np.float64))
