@@ -104,7 +104,8 @@ def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
         option = typer.Option(flag, help=text, rich_help_panel="Model", parser=numbers, metavar="FLOAT[,…]")
         hint = Annotated[Any, option]
     else:
-        kind: Any = type(default) if isinstance(default, int | str) else float
+        spans = owners[0][1].metadata.get("span")
+        kind: Any = type(default) if isinstance(default, int | str) else str if spans else float
         hint = Annotated[kind | None, typer.Option(flag, help=text, rich_help_panel="Model")]
     return _option(name, hint)
 

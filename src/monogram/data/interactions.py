@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from monogram.data.id_arrays import Id
+from monogram.data.spans import Span, check_time_unit, in_unit_of
 from monogram.data.vocabulary import Vocabulary
-from monogram.errors import DataError, ParameterError, UnknownIdError
+from monogram.errors import DataError, Message, Option, ParameterError, UnknownIdError
 
 Merge: TypeAlias = Literal["binary", "sum"]
 
@@ -30,13 +32,20 @@ class Interactions:
     users, items
         Ids of the rows and of the columns.
     times
-        Time of each event, aligned with `matrix.data` (int64 or float64), or None.
+        Time of each event, aligned with `matrix.data` (int64 or float64), or None. Of repeated events the first.
     merge
         How repeated events are merged: "binary" (every pair counts 1) or "sum".
     notes
         Notes of the reader: guessed columns, merged repeats, skipped rows.
     skipped
         Number of rows that could not be read and were skipped.
+    last_times
+        The last time of each event where events were repeated; None: `times`.
+    order
+        A number for each event by which the events of a user are ordered, the oldest first (int32); None: by
+        `last_times`. Events at the same time keep the order of the file.
+    time_unit
+        Unit of the times: "ns", "us" (also of dates), "ms", "s", "min", "h" or "d"; None where it is not known.
     """
 
     matrix: Any
@@ -46,16 +55,22 @@ class Interactions:
     merge: Merge = "sum"
     notes: tuple[str, ...] = ()
     skipped: int = 0
+    last_times: npt.NDArray[Any] | None = None
+    order: npt.NDArray[np.int32] | None = None
+    time_unit: str | None = None
 
     def __post_init__(self) -> None:
         check_merge(self.merge)
         _check_ids(self.matrix.shape, self.users, self.items)
         object.__setattr__(self, "matrix", _sealed(self.matrix))
         object.__setattr__(self, "notes", tuple(self.notes))
-        if self.times is not None:
-            if self.times.shape != self.matrix.data.shape:
-                raise DataError(f"times has {self.times.size} values for {self.matrix.nnz} events.")
-            object.__setattr__(self, "times", _frozen(self.times))
+        check_time_unit(self.time_unit)
+        for name in ("times", "last_times", "order"):
+            values = getattr(self, name)
+            if values is not None:
+                if values.shape != self.matrix.data.shape:
+                    raise DataError(f"{name} has {values.size} values for {self.matrix.nnz} events.")
+                object.__setattr__(self, name, _frozen(values))
 
     @classmethod
     def from_csr(
@@ -65,6 +80,9 @@ class Interactions:
         items: Any = None,
         times: npt.ArrayLike | None = None,
         merge: Merge | None = None,
+        *,
+        order: npt.ArrayLike | None = None,
+        time_unit: str | None = None,
     ) -> Interactions:
         """Interactions from a matrix of users by items.
 
@@ -80,6 +98,11 @@ class Interactions:
         merge
             "sum" keeps the weights (stored duplicates are added); "binary" makes every one of them 1. When None:
             "binary" if every weight is 1 already, else "sum". Later histories are merged the same way.
+        order
+            A number for each stored entry by which the events of a user are ordered, the oldest first, where there are
+            no times or where they do not decide; X as for `times`.
+        time_unit
+            Unit of times that are numbers: "ns", "us", "ms", "s", "min", "h" or "d".
 
         Raises
         ------
@@ -95,16 +118,27 @@ class Interactions:
         check_weights(csr, rows, columns)
         matrix = _canonical(csr)
         check_weights(matrix, rows, columns)
-        if times is not None and not (getattr(X, "format", "") == "csr" and _is_canonical(csr)):
+        timed = times is not None or order is not None
+        if timed and not (getattr(X, "format", "") == "csr" and _is_canonical(csr)):
             raise DataError(
-                "times needs X as canonical CSR (sorted, no duplicates, no zeros), so that the order is defined: "
+                "times and order need X as canonical CSR (sorted, no duplicates, no zeros), one for each entry: "
                 "call X.sum_duplicates() and X.eliminate_zeros() before taking the times."
             )
         ones = bool((matrix.data == 1).all())
         merge = merge or ("binary" if ones else "sum")
         if merge == "binary" and not ones:
             matrix = _with_data(matrix, np.ones(matrix.nnz, dtype=np.float32))
-        return cls(matrix, rows, columns, None if times is None else _times(times), merge)
+        if times is not None and np.asarray(times).dtype.kind == "M":
+            time_unit = "us"
+        return cls(
+            matrix,
+            rows,
+            columns,
+            None if times is None else _times(times),
+            merge,
+            order=None if order is None else _order(order),
+            time_unit=time_unit,
+        )
 
     @property
     def n_users(self) -> int:
@@ -122,10 +156,56 @@ class Interactions:
         return int(self.matrix.nnz)
 
     @property
+    def latest(self) -> npt.NDArray[Any] | None:
+        """The last time of each event, or None."""
+        return self.times if self.last_times is None else self.last_times
+
+    @property
+    def has_order(self) -> bool:
+        """Whether the events of a user have an order: by their times, or by their rows in the file."""
+        return self.order is not None or self.times is not None
+
+    @cached_property
+    def positions(self) -> npt.NDArray[np.int32]:
+        """The position of each event in its user's history, 0 the oldest; DataError for a log without order."""
+        key = self.latest if self.order is None else self.order
+        if key is None:
+            raise DataError(
+                Message(
+                    "the order of events is used, but this log has neither times nor an order; name the column of "
+                    "times when it is read, with ",
+                    Option("time"),
+                    ", or declare that its rows are in order, with ",
+                    Option("time", '"order"'),
+                )
+            )
+        starts, lengths = self.matrix.indptr[:-1], np.diff(self.matrix.indptr)
+        places = np.lexsort((key, np.repeat(np.arange(self.n_users), lengths)))
+        positions = np.empty(self.n_events, np.int32)
+        positions[places] = np.arange(self.n_events) - np.repeat(starts, lengths)
+        return _frozen(positions)
+
+    def on_time_axis(self, span: Span) -> npt.NDArray[Any]:
+        """The place of each event on the time axis in units of a span: int32 for single events, else float64."""
+        if span.in_events:
+            return self.positions if span.amount == 1 else self.positions / span.amount
+        latest = self.latest
+        if latest is None:
+            raise DataError(
+                Message(
+                    f"{span} is a span of time, but this log has no times; name their column when it is read, with ",
+                    Option("time"),
+                    ", or give a number of events, such as '1 event'",
+                )
+            )
+        unit = in_unit_of(span, latest, self.time_unit)
+        return (latest - (latest.min() if len(latest) else 0)) / unit
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of the matrix, the vocabularies and the times."""
+        """Bytes of the matrix, the vocabularies, the times and the order."""
         arrays = [self.matrix.data, self.matrix.indices, self.matrix.indptr]
-        arrays += [] if self.times is None else [self.times]
+        arrays += [array for array in (self.times, self.last_times, self.order) if array is not None]
         return sum(int(a.nbytes) for a in arrays) + self.users.nbytes + self.items.nbytes
 
     def history(self, user_id: Id) -> dict[Id, float]:
@@ -154,7 +234,7 @@ class Interactions:
 
     def __repr__(self) -> str:
         sizes = f"{self.n_users:,} users × {self.n_items:,} items, {self.n_events:,} events"
-        extra = ", with times" if self.times is not None else ""
+        extra = ", with times" if self.times is not None else ", in order" if self.order is not None else ""
         return "\n  ".join([f'Interactions({sizes}, merge="{self.merge}"{extra})', *self.notes])
 
 
@@ -235,6 +315,13 @@ def _times(times: npt.ArrayLike) -> npt.NDArray[Any]:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError("times holds NaN or infinity; every event needs a time.")
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def _order(order: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    array = np.asarray(order)
+    if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= np.iinfo(np.int32).max):
+        raise DataError("order must be whole numbers of at least 0 that fit in 32 bits, one for each stored entry.")
+    return array.astype(np.int32)
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -23,13 +23,19 @@ def rows_of(matrix: Any) -> NDArray[np.int64]:
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
+def timing(data: Interactions, places: Any) -> dict[str, Any]:
+    """The times and the order of some events of a log, as fields of `Interactions`."""
+    fields = {name: getattr(data, name) for name in ("times", "last_times", "order")}
+    return {name: None if values is None else values[places] for name, values in fields.items()}
+
+
 def events(data: Interactions, keep: Mask) -> Interactions:
     """The same users and items, with the events where `keep` is true."""
     matrix = data.matrix
     counts = np.concatenate([[0], np.cumsum(keep)])
     pointers = counts[matrix.indptr].astype(matrix.indptr.dtype)
     part = sp.csr_array((matrix.data[keep], matrix.indices[keep], pointers), shape=matrix.shape)
-    return type(data)(part, data.users, data.items, None if data.times is None else data.times[keep], data.merge)
+    return replace(data, matrix=part, notes=(), skipped=0, **timing(data, keep))
 
 
 def part_of(data: Interactions, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Interactions:
@@ -44,8 +50,8 @@ def part_of(data: Interactions, rows: NDArray[np.int64], columns: NDArray[np.int
     pointers = np.concatenate([[0], np.cumsum(np.diff(inside.matrix.indptr)[rows])])
     indices = place[inside.matrix.indices].astype(matrix.indices.dtype)
     part = sp.csr_array((inside.matrix.data, indices, pointers), shape=(len(rows), len(columns)))
-    users, items = data.users.ids(rows), data.items.ids(columns)
-    return type(data)(part, type(data.users)(users), type(data.items)(items), inside.times, data.merge)
+    users, items = type(data.users)(data.users.ids(rows)), type(data.items)(data.items.ids(columns))
+    return replace(inside, matrix=part, users=users, items=items)
 
 
 def at_least(data: Interactions, users: int, items: int) -> Interactions:

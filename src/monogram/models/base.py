@@ -16,6 +16,7 @@ import numpy as np
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
+from monogram.data.spans import EVENT, parse_span
 from monogram.engine.runtime import jit, parallel
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime.arrays import Float64
@@ -32,12 +33,14 @@ from monogram.models.context import (
     check_solver,
     scratch_folder,
 )
+from monogram.models.parameters import param
 from monogram.models.registry import names_of
 from monogram.models.report import Pruning, Report, ReportBuilder
+from monogram.models.timed import TimeKernelParameters
 from monogram.planning.cost import Cost, counting
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, guess, measure
-from monogram.ranking import Explanation, Recommendations
+from monogram.ranking import Explanation, Recency, Recommendations
 from monogram.weights import Weights
 
 if TYPE_CHECKING:
@@ -73,8 +76,39 @@ class Recommender:
     # fit over its memory budget names the first that fits.
     lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ()
 
+    recency: float = param(0.0, "power with which an event of a history counts less the older it is", low=0, high=100)
+    recency_unit: str = param(str(EVENT), "unit of the age: '1 event', or a duration such as '7d'", span=True)
+    half_life: str | None = param(
+        None,
+        "age at which an event of a history counts half, such as '30d' or '5 events'; in place of recency",
+        span=True,
+    )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give every class the same text form; a dataclass would otherwise make one with all its parameters."""
+        super().__init_subclass__(**options)
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = Recommender.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        """The class and its parameters; those that all models have, only where they are set."""
+        common = {field.name for kind in COMMON for field in dataclasses.fields(kind)}
+        fields = sorted(dataclasses.fields(self), key=lambda field: field.name in common)
+        shown = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields
+            if field.name not in common or getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def __post_init__(self) -> None:
         parameters.check(self)
+        self.recency_rule()
+
+    def recency_rule(self) -> Recency:
+        """How the events of a history are weighted by their age."""
+        half_life = None if self.half_life is None else parse_span(self.half_life)
+        return Recency(self.recency, parse_span(self.recency_unit), half_life)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; a parameter of a fitted model is read-only, because the weights depend on it."""
@@ -463,3 +497,6 @@ class Recommender:
             expansion.save(self, path, extra, parallel.count(threads))
         else:
             files.save(self, path, extra=extra)
+
+
+COMMON = (Recommender, TimeKernelParameters)  # their parameters are shown only where they are set

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from monogram.data.interactions import Interactions
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.inverse import local
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
@@ -148,14 +149,21 @@ class FitInputs:
     unit: float | None = None
     gram: Float | None = None
     _weighted: tuple[GramRecipe, Csr] | None = field(default=None, repr=False)
+    _kernel: tuple[GramRecipe, TimeKernel | None] | None = field(default=None, repr=False)
 
     def data(self, recipe: GramRecipe) -> Csr:
-        """The log scaled by the user weights of the recipe, computed once; its Gram matrix is S."""
+        """The log scaled by the user weights of the recipe, computed once; with its `kernel` its Gram matrix is S."""
         if self._weighted is None or self._weighted[0] != recipe:
             if self.unit is None:
                 self.unit = recipe.unit(self.log.matrix)
             self._weighted = recipe, recipe.data(self.log.matrix, self.unit)
         return self._weighted[1]
+
+    def kernel(self, recipe: GramRecipe) -> TimeKernel | None:
+        """The time kernel of the recipe on the log, computed once; None where the recipe has none."""
+        if self._kernel is None or self._kernel[0] != recipe:
+            self._kernel = recipe, recipe.kernel(self.log)
+        return self._kernel[1]
 
     def pause(self, weights: Callable[[Any], Weights]) -> Callable[[int, Callable[[], Any]], None] | None:
         """The callback that an engine loop calls between epochs; `weights` turns the state of the loop into weights."""

@@ -27,9 +27,10 @@ from monogram.models.local import fit_local
 from monogram.models.local import warm as warm_local
 from monogram.models.matrix_free import fit_matrix_free
 from monogram.models.parameters import param
-from monogram.models.recipe import GramRecipe, Penalties
+from monogram.models.recipe import Penalties
 from monogram.models.report import FROZEN, Pruning, Report, ReportBuilder
 from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
+from monogram.models.timed import TimeKernelParameters
 from monogram.planning import inverse_costs
 from monogram.planning.cost import Extra
 from monogram.planning.plan import Plan
@@ -253,7 +254,7 @@ class FullRank(InverseModel):
 
 
 @dataclass(kw_only=True, eq=False)
-class EASE(FullRank):
+class EASE(TimeKernelParameters, FullRank):
     """Embarrassingly shallow autoencoder (Steck 2019).
 
     Minimises ‖X − XB‖² + l2·‖B‖² with diag B = 0. Solution: B = −C·diag(1/c) off the diagonal, C = (S + l2·I)⁻¹.
@@ -264,11 +265,11 @@ class EASE(FullRank):
 
     def formula(self) -> Formula:
         """S, l2, and a zero diagonal."""
-        return Formula(GramRecipe(), Penalties(self.l2), ZeroDiagonal())
+        return Formula(self.recipe(), Penalties(self.l2), ZeroDiagonal())
 
 
 @dataclass(kw_only=True, eq=False)
-class EDLAE(FullRank):
+class EDLAE(TimeKernelParameters, FullRank):
     """Emphasised denoising autoencoder, full rank (Steck 2020, eq. 8).
 
     Minimises the expected error on dropped entries alone: ‖X − XB‖² + ‖Λ^½B‖² with diag B = 0 and
@@ -282,11 +283,11 @@ class EDLAE(FullRank):
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a zero diagonal."""
-        return Formula(GramRecipe(), Penalties(self.l2, self.dropout), ZeroDiagonal())
+        return Formula(self.recipe(), Penalties(self.l2, self.dropout), ZeroDiagonal())
 
 
 @dataclass(kw_only=True, eq=False)
-class DLAE(FullRank):
+class DLAE(TimeKernelParameters, FullRank):
     """Denoising linear autoencoder, full rank.
 
     Minimises ‖X − XW‖² + ‖Λ^½W‖² with a free diagonal, Λ = diag(l2 + dropout/(1 − dropout)·d).
@@ -300,11 +301,11 @@ class DLAE(FullRank):
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a free diagonal."""
-        return Formula(GramRecipe(), Penalties(self.l2, self.dropout), FreeDiagonal())
+        return Formula(self.recipe(), Penalties(self.l2, self.dropout), FreeDiagonal())
 
 
 @dataclass(kw_only=True, eq=False)
-class DEQL(FullRank):
+class DEQL(TimeKernelParameters, FullRank):
     """Linear autoencoder of the decoupled expected quadratic loss (Guo et al. 2026, eq. 5).
 
     Minimises E‖A ⊙ (X − (Δ ⊙ X)W)‖² + γ·l2·‖W‖² where Δ hides entries with probability `dropout` and A weighs hidden
@@ -334,11 +335,11 @@ class DEQL(FullRank):
     def formula(self) -> Formula:
         """S, l2 and dropout, and the optimum of the decoupled loss."""
         head = self._head()
-        return Formula(GramRecipe(), head.penalties, head)
+        return Formula(self.recipe(), head.penalties, head)
 
 
 @dataclass(kw_only=True, eq=False)
-class Tempered(FullRank):
+class Tempered(TimeKernelParameters, FullRank):
     """EDLAE, or DEQL, with weights of users and a power of popularity; one inverse, as they have.
 
     Minimises Σ_u w_u‖x_u − x_u·B‖² + ‖Λ^½B‖² with diag B = 0 and Λ = diag(l2 + dropout/(1 − dropout)·d), d = diag S and
@@ -367,4 +368,4 @@ class Tempered(FullRank):
         """S with weights of users, l2 and dropout, and the head of EDLAE or DEQL times a power of popularity."""
         penalties = Penalties(self.l2, self.dropout)
         head: Head = DecoupledLoss(penalties, b=self.b) if self.b > 0 else ZeroDiagonal()
-        return Formula(GramRecipe(self.user_power), penalties, PopularityScaled(head, self.item_power))
+        return Formula(self.recipe(self.user_power), penalties, PopularityScaled(head, self.item_power))

@@ -324,7 +324,7 @@ class Inverse:
                 for field in fields(GramRecipe)
             ]
             differences = ", ".join(
-                f"{name} = {new:g}, but the model given in place of a log has {old:g}"
+                f"{name} = {new}, but the model given in place of a log has {old}"
                 for name, new, old in settings
                 if new != old
             )

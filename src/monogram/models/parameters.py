@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from monogram.data.spans import parse_span
 from monogram.errors import ParameterError
 from monogram.models.search_axes import Search
 
@@ -27,6 +28,7 @@ def param(
     below: bool = False,
     choices: tuple[str, ...] = (),
     many: bool = False,
+    span: bool = False,
     search: Search | None = None,
 ) -> Any:
     """Declare a parameter.
@@ -39,9 +41,11 @@ def param(
     below : whether `high` itself is not allowed
     choices : the texts that are allowed
     many : whether a list of numbers is allowed, each within the bounds
+    span : whether it is a span of time (`data.spans`), which is stored as a text
     search : the values that `tune` tries; None: `tune` uses the default
     """
     described = {"help": help, "low": low, "high": high, "below": below, "choices": choices, "many": many}
+    described["span"] = span
     return dataclasses.field(default=default, metadata=described | {"search": search})
 
 
@@ -64,6 +68,11 @@ def check(model: Any) -> None:
     for field in dataclasses.fields(model):
         if field.init:
             value = _plain(getattr(model, field.name))
+            if field.metadata.get("span"):
+                setattr(
+                    model, field.name, None if value is None is field.default else str(parse_span(value, field.name))
+                )
+                continue
             kind = _kind(field, value)
             setattr(model, field.name, checks[kind](field, value) if kind in checks else value)
 

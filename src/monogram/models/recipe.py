@@ -8,7 +8,10 @@ from numbers import Real
 
 import numpy as np
 
+from monogram.data.interactions import Interactions
+from monogram.data.spans import EVENT, Span, parse_span
 from monogram.engine.gram import user_weights
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.errors import ParameterError
@@ -21,22 +24,53 @@ def _check(name: str, value: object, low: float, high: float) -> None:
 
 @dataclass(frozen=True)
 class GramRecipe:
-    """The definition of the Gram matrix S = Xᵀ·diag(w)·X of a log X.
+    """The definition of the Gram matrix of a log X: S_ij = Σ_u w_u·k(|t_ui − t_uj|)·x_ui·x_uj.
+
+    Without decay k = 1 and S = Xᵀ·diag(w)·X. With decay k(Δ) = floor + (1 − floor)·(1 + Δ)^(−decay), so that items that
+    a user used close together count more; Δ is the distance of the two events, in units of `decay_unit`.
 
     Parameters
     ----------
     user_power : user u has the weight w_u = unit·n_u^(−user_power), n_u the sum of the user's row; 0: all weights are 1
+    decay : power with which a pair of events counts less the further apart they are; 0: all pairs count the same
+    decay_unit : unit of the distance: a number of events ("1 event"), a duration ("7d"), or a number in the unit of the
+        log's times
+    floor : what a pair counts at a great distance, from 0 up to, but not including, 1
     """
 
     user_power: float = 0.0
+    decay: float = 0.0
+    decay_unit: Span = EVENT
+    floor: float = 0.0
 
     def __post_init__(self) -> None:
         _check("user_power", self.user_power, 0, 2)
+        _check("decay", self.decay, 0, 100)
+        _check("floor", self.floor, 0, 1)
+        if self.floor == 1:
+            raise ParameterError(
+                "floor = 1; expected a number below 1: with 1 all pairs count the same, as with decay = 0"
+            )
+        object.__setattr__(self, "decay_unit", parse_span(self.decay_unit, "decay_unit"))
+        if self.decay == 0:  # equal recipes share one factorisation
+            object.__setattr__(self, "decay_unit", EVENT)
+            object.__setattr__(self, "floor", 0.0)
 
     @property
     def weighted(self) -> bool:
         """Whether user weights differ from 1."""
         return self.user_power != 0
+
+    @property
+    def timed(self) -> bool:
+        """Whether S depends on the order or the times of the events."""
+        return self.decay != 0
+
+    def kernel(self, log: Interactions) -> TimeKernel | None:
+        """The time kernel on the events of a log; None without decay. DataError where the log has no such order."""
+        if not self.timed:
+            return None
+        return TimeKernel(log.on_time_axis(self.decay_unit), self.decay, self.floor)
 
     def unit(self, matrix: Csr) -> float | None:
         """The factor with which the mean weight of an event of this log is 1; None where all user weights are 1."""
@@ -47,12 +81,12 @@ class GramRecipe:
         return user_weights.user_weights(matrix, self.user_power, unit) if self.weighted and unit is not None else None
 
     def data(self, matrix: Csr, unit: float | None) -> Csr:
-        """The data X̃ = diag(√w)·X with X̃ᵀX̃ = S; X itself where all user weights are 1."""
+        """The data X̃ = diag(√w)·X; X itself where all user weights are 1. Without decay X̃ᵀX̃ = S."""
         return scale_rows(matrix, self.weights(matrix, unit))
 
     def copied_bytes(self, events: int) -> int:
-        """Bytes of the weighted data in addition to the log: one copy by user and one by item."""
-        return 16 * events if self.weighted else 0
+        """Bytes of the weighted data and the places on the time axis in addition to the log, by user and by item."""
+        return 16 * events * (self.weighted + self.timed)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from monogram.engine.runtime.arrays import Float64
 from monogram.models.full_rank import FullRank
 from monogram.models.heads import Formula
 from monogram.models.parameters import param
-from monogram.models.recipe import GramRecipe, Penalties
+from monogram.models.recipe import Penalties
 from monogram.models.search_axes import DROPOUT, L2, Search
+from monogram.models.timed import TimeKernelParameters
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class BoundedDiagonal:
 
 
 @dataclass(kw_only=True, eq=False)
-class RDLAE(FullRank):
+class RDLAE(TimeKernelParameters, FullRank):
     """Relaxed denoising linear autoencoder, full rank (Moon et al. 2023); RLAE is the case without dropout.
 
     Minimises ‖X − XW‖² + ‖Λ^½W‖² with diag W ≤ relax, Λ = diag(l2 + dropout/(1 − dropout)·d). Solution: W = B·diag(θ) +
@@ -54,4 +55,4 @@ class RDLAE(FullRank):
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a bounded diagonal."""
-        return Formula(GramRecipe(), Penalties(self.l2, self.dropout), BoundedDiagonal(self.relax))
+        return Formula(self.recipe(), Penalties(self.l2, self.dropout), BoundedDiagonal(self.relax))

@@ -22,9 +22,10 @@ from monogram.models.heads import Formula, FreeDiagonal, ZeroDiagonal
 from monogram.models.inverse import Inverse, Solved, two_by_two
 from monogram.models.inverse_model import InverseModel
 from monogram.models.parameters import param
-from monogram.models.recipe import GramRecipe, Penalties
+from monogram.models.recipe import Penalties
 from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import DROPOUT, L2, RANK
+from monogram.models.timed import TimeKernelParameters
 from monogram.planning.cost import Extra
 from monogram.planning.lowrank_costs import student_extra
 from monogram.planning.size import Size
@@ -38,7 +39,7 @@ LOOPS = {
 
 
 @dataclass(kw_only=True, eq=False)
-class Student(InverseModel):
+class Student(TimeKernelParameters, InverseModel):
     """Base class of the low-rank students. `formula` is that of the full-rank teacher."""
 
     solvers: ClassVar[tuple[str, ...]] = SOLVERS  # without "disk": a student takes many products with the inverse
@@ -111,7 +112,7 @@ class LowRankDLAE(Student):
 
     def formula(self) -> Formula:
         """The formula of the teacher, DLAE."""
-        return Formula(GramRecipe(), Penalties(self.l2, self.dropout), FreeDiagonal())
+        return Formula(self.recipe(), Penalties(self.l2, self.dropout), FreeDiagonal())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -140,7 +141,7 @@ class LowRankEDLAE(Student):
 
     def formula(self) -> Formula:
         """The formula of the teacher, EDLAE."""
-        return Formula(GramRecipe(), Penalties(self.l2, self.dropout), ZeroDiagonal())
+        return Formula(self.recipe(), Penalties(self.l2, self.dropout), ZeroDiagonal())
 
     def _loops(self) -> int:
         return self.epochs if self.solver in LOOPS else 0

@@ -26,9 +26,10 @@ from monogram.models.inverse_model import InverseModel
 from monogram.models.local import fit_local
 from monogram.models.local import warm as warm_local
 from monogram.models.parameters import param
-from monogram.models.recipe import GramRecipe, Penalties
+from monogram.models.recipe import Penalties
 from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
+from monogram.models.timed import TimeKernelParameters
 from monogram.planning import inverse_costs
 from monogram.planning.cost import Extra
 from monogram.planning.lowrank_costs import two_step_extra
@@ -44,7 +45,7 @@ DIRECTIONS = Search((256,), "whole", largest=0.25, order=1)  # a projection on a
 
 
 @dataclass(kw_only=True, eq=False)
-class TwoStep(InverseModel):
+class TwoStep(TimeKernelParameters, InverseModel):
     """Two-step regression, new in Monogram: W = ((1 − second)·B + second·B² + low_pass·VVᵀ)·diag(n^item_power).
 
     B regresses every item on all others: it minimises Σ_u w_u‖x_u − x_u·B‖² + ‖Λ^½B‖² with diag B = 0, with the user
@@ -81,7 +82,7 @@ class TwoStep(InverseModel):
 
     def formula(self) -> Formula:
         """The formula of the first step, B."""
-        return Formula(GramRecipe(self.user_power), Penalties(self.l2, self.dropout), ZeroDiagonal())
+        return Formula(self.recipe(self.user_power), Penalties(self.l2, self.dropout), ZeroDiagonal())
 
     @property
     def directions(self) -> int:

@@ -3,6 +3,7 @@
 Requests name ids; inside, everything is an index. `Recommender` and the server call the same functions.
 
 - `requests`: known users, given histories or items as CSR rows, with labels and unknown ids.
+- `recency`: how much an event of a history counts, by its age.
 - `rules`: allow, deny and seen items as the masks and lists that the kernels take.
 - `queries`: rank, score and explain.
 - `recommendations`, `explanation`: the results, by id.
@@ -23,6 +24,7 @@ from monogram.ranking.queries import (
     score,
     shares,
 )
+from monogram.ranking.recency import NO_RECENCY, Recency
 from monogram.ranking.recommendations import Recommendations
 from monogram.ranking.requests import (
     Histories,
@@ -36,11 +38,13 @@ from monogram.ranking.requests import (
 from monogram.ranking.rules import Rules, rule_lists
 
 __all__ = [
+    "NO_RECENCY",
     "Explanation",
     "Histories",
     "KernelCall",
     "Query",
     "RankedLists",
+    "Recency",
     "Recommendations",
     "Rules",
     "Shares",

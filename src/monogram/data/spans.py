@@ -1,0 +1,105 @@
+"""Spans of time: a number of events, a number in the unit of a log's times, or a duration such as "7d"."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monogram.errors import DataError, Message, Option, ParameterError
+
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+TIME_UNITS = ("ns", "us", "ms", "s", "min", "h", "d")  # of the times of a log
+UNIX = (3.155e8, 4.102e9)  # seconds from 1970 to 1980 and to 2100: numbers in between are taken as Unix times
+EXPECTED = "a duration such as '7d', '12h' or '30min', a number of events such as '5 events', or a number"
+_TEXT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A length on the time axis of a history.
+
+    Parameters
+    ----------
+    amount : above 0
+    unit : "events" (positions in the history), "s" (seconds) or "" (the unit of the log's times)
+    """
+
+    amount: float
+    unit: str = "events"
+
+    @property
+    def in_events(self) -> bool:
+        """Whether the span counts events."""
+        return self.unit == "events"
+
+    def __str__(self) -> str:
+        if self.in_events:
+            return f"{self.amount:.12g} event{'' if self.amount == 1 else 's'}"
+        if self.unit == "":
+            return f"{self.amount:.12g}"
+        name = next((name for name in ("d", "h", "min") if self.amount % SECONDS[name] == 0), "s")
+        return f"{self.amount / SECONDS[name]:.12g}{name}"
+
+
+EVENT = Span(1.0)
+
+
+def parse_span(value: Any, name: str = "span") -> Span:
+    """A span from a text, a number or a Span; ParameterError, which calls it `name`, for anything else."""
+    if isinstance(value, Span):
+        return value
+    amount, unit = _parts(value)
+    if not 0 < amount < float("inf") or unit is None:
+        raise ParameterError(f"{name} = {value!r}; expected {EXPECTED}, above 0")
+    return Span(amount * SECONDS.get(unit, 1.0), "s" if unit in SECONDS else unit)
+
+
+def _parts(value: Any) -> tuple[float, str | None]:
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        return float(value), ""
+    match = _TEXT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return 0.0, None
+    unit = match[2].lower()
+    unit = "events" if unit in ("event", "events") else unit
+    return float(match[1]), unit if unit in ("", "events", *SECONDS) else None
+
+
+def in_unit_of(span: Span, times: NDArray[Any], time_unit: str | None) -> float:
+    """A span that counts no events, as a number in the unit of the times of a log.
+
+    Where the log does not say its unit, numbers in the range of Unix times (1980 to 2100) in seconds, milliseconds,
+    microseconds or nanoseconds are taken as such.
+    """
+    if span.unit == "":
+        return span.amount
+    unit = time_unit or _unix_unit(times)
+    if unit is None:
+        raise DataError(
+            Message(
+                f"{span} is a duration, but the unit of this log's times is not known: they are numbers and no Unix "
+                "times. Name their unit when the log is read, with ",
+                Option("time_unit", '"s"'),
+                f" (one of {', '.join(TIME_UNITS)}), or give a number in that unit",
+            )
+        )
+    return span.amount / (1e-9 if unit == "ns" else SECONDS[unit])
+
+
+def _unix_unit(times: NDArray[Any]) -> str | None:
+    """The unit of times that all look like Unix times, else None."""
+    low, high = (float(times.min()), float(times.max())) if len(times) else (0.0, 0.0)
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
+        if UNIX[0] * scale <= low and high <= UNIX[1] * scale:
+            return unit
+    return None
+
+
+def check_time_unit(unit: Any) -> None:
+    """Raise ParameterError unless a unit of times is None or known."""
+    if unit is not None and unit not in TIME_UNITS:
+        raise ParameterError(f"time_unit = {unit!r}; expected one of {', '.join(TIME_UNITS)}")
