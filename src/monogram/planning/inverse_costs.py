@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from monogram.engine.inverse import local as local_solver
+from monogram.engine.inverse import local_hubs, probing, ridge_path
 from monogram.engine.inverse import matrix_free as solver
-from monogram.engine.inverse import probing, ridge_path
 from monogram.engine.inverse.expand import block_rows, buffer_bytes
 from monogram.engine.inverse.tile_store import disk_bytes
 from monogram.engine.inverse.tiled_cholesky import HELD, tile_size
@@ -103,12 +103,14 @@ def local(size: Size, neighbours: int, *, dtype: Any = np.float32, threads: int 
     dtype, threads = np.dtype(dtype), parallel.count(threads)
     side = min(neighbours, size.items - 1, int(size.pairs_by_user / size.items) + 1)  # candidates of an ordinary item
     entries, most = size.items * side, min(neighbours, size.items - 1)
-    hubs = min(size.items, local_solver.HUBS)
-    scratch = 24 * size.items + 8 * size.users + 8 * local_solver.LISTED
+    hubs, width = min(size.items, local_hubs.HUBS), dtype.itemsize
+    listed = min(size.events, most * (size.events // (hubs + 1)))  # events of the candidates that are no hubs
+    scratch = 60 * size.items + 60 * listed
+    with_hubs = min(local_hubs.most_entries(size.items, size.events), size.pairs_by_user) * (2 + width)
     twice = min(2 * most, size.items - 1)  # candidates of the few items that are solved again to measure the gap
     systems = max(threads * most**2 * dtype.itemsize, min(threads, 8) * twice**2 * dtype.itemsize, 4 * 8 * most**2)
     weights = 2 * entries * (4 + dtype.itemsize)  # by column while they are computed, then by row
-    prepared = 16 * size.events + hubs**2 * dtype.itemsize + 64 * size.items
+    prepared = 16 * size.events + hubs**2 * width + with_hubs + 64 * size.items
     rate, _ = calibrate(dtype.name, threads)
     flops = size.items * (side**3 / 3 + 4.0 * side**2)
     gathered = size.items * side**2 * GATHER_SECONDS + size.pairs_by_user * 2 * PAIR_SECONDS

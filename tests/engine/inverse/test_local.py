@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monogram.engine.inverse import local
+from monogram.engine.inverse import local_hubs
 from monogram.engine.inverse.local import LocalRegression
 from monogram.engine.inverse.local_kernels import kth_largest
+from monogram.engine.runtime.numbering import DIRECT
 from monogram.errors import NumericalError
 
 
@@ -52,16 +53,14 @@ def penalties_of(matrix, l2=3.0, rate=0.4):
     weighted=st.booleans(),
     dtype=st.sampled_from(["float32", "float64"]),
     hubs=st.sampled_from([0, 5, 25, 4096]),
-    listing=st.sampled_from([0.0, 1.0, 4.0, 1e9]),
 )
-def test_columns_are_those_of_the_definition(seed, neighbours, weighted, dtype, hubs, listing):
-    """With many equal scores (a log without weights), few and many hubs, and all ways to sum pairs."""
+def test_columns_are_those_of_the_definition(seed, neighbours, weighted, dtype, hubs):
+    """With many equal scores (a log without weights), no, few and many hubs."""
     matrix = world(seed, weighted=weighted)
     penalties = penalties_of(matrix)
     b, c, near, values = definition(matrix, penalties, neighbours)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "HUBS", hubs)
-        patch.setattr(local, "LISTING", listing)
+        patch.setattr(local_hubs, "HUBS", hubs)
         regression = LocalRegression(matrix, penalties, dtype=dtype)
         found = regression.columns(np.arange(30), neighbours)
     tolerance = 2e-6 if dtype == "float32" else 1e-12
@@ -77,23 +76,39 @@ def test_columns_are_those_of_the_definition(seed, neighbours, weighted, dtype, 
     np.testing.assert_allclose(whole.toarray(), b, atol=tolerance)
 
 
-@pytest.mark.parametrize("hubs", [10, 380])
-def test_all_ways_to_sum_pairs_give_the_same(hubs):
-    """A few long histories, and few or many hubs; without room for lists, the rows of the users are read."""
+def test_pairs_with_hubs_and_without_give_the_same():
+    """A few long histories, and any number of hubs, also where the memory for their pairs allows fewer."""
     rng = np.random.default_rng(0)
     dense = rng.random((40, 400)) < np.where(np.arange(40) < 3, 0.9, 0.03)[:, None]
     matrix = sp.csr_array(dense.astype(np.float32))
     penalties = penalties_of(matrix)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "HUBS", hubs)
-        found = []
-        for listing, listed in ((0.0, 1 << 20), (1.0, 1 << 20), (4.0, 1 << 20), (1.0, 20), (0.0, 0)):
-            patch.setattr(local, "LISTING", listing)
-            patch.setattr(local, "LISTED", listed)
-            found.append(LocalRegression(matrix, penalties, dtype="float64").columns(np.arange(400), 12))
     b = definition(matrix, penalties, 12)[0]
-    for each in found:
-        np.testing.assert_allclose(each.into_rows(np.ones(400), np.zeros(400)).toarray(), b, atol=1e-12)
+    with pytest.MonkeyPatch.context() as patch:
+        for hubs, entries in ((0, 1 << 24), (10, 1 << 24), (380, 1 << 24), (380, 0), (400, 0)):
+            patch.setattr(local_hubs, "HUBS", hubs)
+            patch.setattr(local_hubs, "FREE_ENTRIES", entries)
+            patch.setattr(local_hubs, "ENTRIES", 1)
+            regression = LocalRegression(matrix, penalties, dtype="float64")
+            found = regression.columns(np.arange(400), 12).into_rows(np.ones(400), np.zeros(400))
+            np.testing.assert_allclose(found.toarray(), b, atol=1e-12)
+
+
+def test_many_items_and_users_change_no_bit():
+    """Few of very many items and users have events: the kernels then number them by hash tables."""
+    rng = np.random.default_rng(1)
+    matrix = world(7, users=60, items=30).tocoo()
+    users, items = (np.sort(rng.choice(DIRECT + 999, size, replace=False)) for size in matrix.shape)
+    places = users[matrix.coords[0]], items[matrix.coords[1]]
+    large = sp.csr_array((matrix.data, places), shape=(DIRECT + 999, DIRECT + 999))
+    small = matrix.tocsr()
+    penalties = np.ones(DIRECT + 999)
+    penalties[items] = penalties_of(small)
+    expected = LocalRegression(small, penalties[items]).columns(np.arange(30), 9)
+    found = LocalRegression(large, penalties).columns(items, 9)
+    for j in range(30):
+        near, weights = expected.column(j)
+        assert found.column(j)[0].tolist() == items[near].tolist()
+        assert (found.column(j)[1] == weights).all()
 
 
 @given(seed=st.integers(0, 1000))

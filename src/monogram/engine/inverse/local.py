@@ -20,19 +20,18 @@ from numpy.typing import NDArray
 from monogram.engine.gram.accumulate import by_column, gram, squares
 from monogram.engine.gram.kernel_table import kernel_table
 from monogram.engine.gram.time_kernel import TimeKernel
+from monogram.engine.inverse.local_hubs import find_hubs
 from monogram.engine.inverse.local_kernels import choose_columns, scatter_columns, solve_columns
 from monogram.engine.linalg.small_cholesky import TILE
 from monogram.engine.linalg.symmetric import fill_upper
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
+from monogram.engine.runtime.numbering import table_size
 from monogram.engine.runtime.progress import Stage, silent
 from monogram.errors import NumericalError
 
 NAME = "local"
 NEIGHBOURS = 300  # default number of candidates of an item
-HUBS = 4096  # most used items, whose S is kept as one small array: they are candidates of many items
-LISTING = 2.0  # cost of an event in a list, relative to that of an event in a row
-LISTED = 1 << 20  # most events of one item's candidates that are listed by user
 BLOCK = 64  # items in one task of a thread
 
 
@@ -106,35 +105,17 @@ class LocalRegression:
         self.kernel = kernel
         self.dtype, self.threads = np.dtype(dtype), threads
         pointers, owners, places = by_column(data)
-        by_item = pointers, owners, data.data[places]
-        clock: Any = None
+        by_item, clock = (pointers, owners, data.data[places]), None
         if kernel is not None:
             table = kernel_table(kernel)
             clock = table.positions[places], table.positions, table.table, table.shift
         del places
-        self._hubs, self._hub_gram = self._most_used(np.diff(pointers))
+        self._clock: Any = clock
+        hubs = find_hubs(data, by_item, kernel, clock, dtype=self.dtype, threads=threads)
         roots = 1 / np.sqrt(np.maximum(self.d + self.penalties, np.finfo(np.float64).tiny))
-        hub = self._hubs[data.indices] >= 0
-        self._hub_rows = self._hubs_by_user(hub)
-        if clock is not None:
-            clock = *clock[:2], clock[1][hub], *clock[2:]
-        self._positions = clock and clock[1]
-        self._arrays = by_item, (data.indptr, data.indices, data.data), clock, roots, self._hubs
-        self._reach = tuple(
-            np.bincount(data.indices, np.repeat(np.diff(starts), np.diff(data.indptr)), minlength=data.shape[1])
-            for starts in (data.indptr, self._hub_rows[0])
-        )
-
-    def _most_used(self, counts: Indices) -> tuple[NDArray[np.int32], Float]:
-        """The place of each item among the hubs (−1: it is none), and S of the hubs."""
-        chosen = np.sort(np.argsort(-counts, kind="stable")[:HUBS])
-        places = np.full(len(counts), -1, np.int32)
-        places[chosen] = np.arange(len(chosen))
-        square = np.empty((len(chosen), len(chosen)), self.dtype, order="F")
-        part, kernel = self._columns_of(chosen)
-        gram(part, square, kernel=kernel, threads=self.threads)
-        fill_upper(square, self.threads)
-        return places, square.T
+        self._arrays = by_item, (data.indptr, data.indices, data.data), clock, roots, hubs.arrays
+        self._n_hubs = len(hubs.square)
+        self._longest = int(np.diff(pointers)[hubs.places < 0].max(initial=0))  # events of an item that is no hub
 
     def _columns_of(self, items: Indices) -> tuple[Csr, TimeKernel | None]:
         """The data of some items, in ascending order, and the kernel on their entries."""
@@ -143,11 +124,6 @@ class LocalRegression:
         chosen = np.zeros(self.data.shape[1], np.bool_)
         chosen[items] = True
         return self.data[:, items], self.kernel.part(chosen[self.data.indices])
-
-    def _hubs_by_user(self, hub: NDArray[np.bool_]) -> tuple[Any, NDArray[np.int32], Float]:
-        """The hubs of each user, as CSR: pointers, places among the hubs, values; `hub` says which entries are hubs."""
-        pointers = np.concatenate([[0], np.cumsum(hub)])[self.data.indptr]
-        return pointers, self._hubs[self.data.indices[hub]], self.data.data[hub]
 
     def columns(self, items: Indices, neighbours: int, stage: Stage = silent) -> LocalColumns:
         """Solve the columns of some items; NumericalError where a small system is not positive definite."""
@@ -158,11 +134,8 @@ class LocalRegression:
 
         def scratch() -> Any:
             return self._scratch(most), (
-                np.zeros((self.data.shape[0], 2), np.int32),
-                np.empty(LISTED, np.int32),
-                np.empty(LISTED, self.data.dtype),
-                None if self._positions is None else np.empty(LISTED, self._positions.dtype),
-                np.full(len(self._hub_gram), -1, np.int32),
+                self._lists(most),
+                np.full(self._n_hubs, -1, np.int32),
                 np.empty((width, width), self.dtype),
                 np.empty(width, self.dtype),
             )
@@ -174,10 +147,6 @@ class LocalRegression:
                 *self._arrays,
                 self.d,
                 self.penalties,
-                self._reach,
-                self._hub_gram,
-                self._hub_rows,
-                LISTING,
                 items[part],
                 (rows, values, sizes[part], c[part], explained[part]),
                 *arrays,
@@ -208,9 +177,18 @@ class LocalRegression:
         return min(neighbours, len(self.d) - 1)
 
     def _scratch(self, most: int) -> tuple[Any, ...]:
-        """Scratch arrays for the choice of candidates."""
+        """Scratch arrays for the choice of candidates; of large ones only the pages that are touched take memory."""
         n = self.data.shape[1]
-        return np.zeros(n), np.full(n, -1, np.int32), np.empty(n, np.int32), np.empty(n), np.empty(most, np.int32)
+        table = np.zeros(table_size(n, n), np.int64)
+        return table, np.empty(n, np.int32), np.empty(n), (np.empty(n), np.empty(n)), np.empty(most, np.int32)
+
+    def _lists(self, most: int) -> tuple[Any, ...]:
+        """Scratch arrays for the lists of the candidates that each user has."""
+        users, events = self.data.shape[0], min(most * self._longest, self.data.nnz)
+        table = np.zeros(table_size(users, events), np.int64)
+        entries = (np.empty(events, np.int32) for _ in range(6))
+        values = np.empty(events, self.data.dtype)
+        return table, *entries, values, None if self._clock is None else np.empty(events, self._clock[0].dtype)
 
     def _by_blocks(self, work: Callable[[int, int, Any], None], size: int, scratch: Callable[[], Any]) -> None:
         """Call work(start, stop, scratch) for blocks of items, in threads; scratch arrays are made once a thread."""

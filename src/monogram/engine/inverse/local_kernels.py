@@ -1,13 +1,11 @@
 """Kernels of local regression: choose the candidates of an item, gather their S, and solve; see `engine.inverse.local`.
 
-The S of the candidates is gathered in two parts. Pairs of hubs, the most used items, are read from one array. Pairs
-with an item that is no hub are summed over its users, in the cheapest of three ways: over lists of the candidates
-that each user has; over such lists without the hubs, and the hubs in the users' rows; or over the whole rows of the
-users.
+S of pairs with hubs is read from `engine.inverse.local_hubs`. S of other pairs is summed over lists of the candidates
+that each user has.
 
 With a time kernel each product of two entries of a user counts k at the distance of their positions. `clock` has the
-positions by item, by user and of the hubs by user, and the table of k. Without a kernel it is None, and the kernels are
-compiled without those branches.
+positions by item and by user, and the table of k. Without a kernel it is None, and the kernels are compiled without
+those branches.
 """
 
 from __future__ import annotations
@@ -19,34 +17,38 @@ import numpy as np
 from monogram.engine.gram.kernel_table import at_distance
 from monogram.engine.linalg.small_cholesky import factor, substitute
 from monogram.engine.runtime.jit import fused, kernel
+from monogram.engine.runtime.numbering import clear_table, number_of, table_bits
 
 
 @kernel
-def gram_row(item: int, by_item: Any, by_user: Any, clock: Any, total: Any, place: Any, near: Any) -> int:
-    """Add row `item` of S to `total`, and list in `near` the other items with an entry; return their number.
+def gram_row(item: int, by_item: Any, by_user: Any, clock: Any, table: Any, near: Any, total: Any) -> tuple[int, int]:
+    """Write row `item` of S: the other items with an entry into `near`, and the entries into `total`.
 
-    `place` is −1 for all items before, and −2 for the listed items afterwards.
+    Returns the number of entries and the bits of the table, which afterwards numbers these items.
     """
     pointers, owners, values = by_item
     indptr, indices, data = by_user
+    reach = 0
+    for p in range(pointers[item], pointers[item + 1]):
+        reach += indptr[owners[p] + 1] - indptr[owners[p]]
+    bits = table_bits(len(pointers) - 1, reach)
     found = 0
-    place[item] = -2
     for p in range(pointers[item], pointers[item + 1]):
         value = np.float64(values[p])
         user = owners[p]
         for q in range(indptr[user], indptr[user + 1]):
             i = indices[q]
-            if place[i] == -1:
-                place[i] = -2
-                near[found] = i
+            if i == item:
+                continue
+            a = number_of(i, table, bits, found)
+            if a == found:
+                near[a], total[a] = i, 0.0
                 found += 1
             if clock is None:
-                total[i] += value * data[q]
+                total[a] += value * data[q]
             else:
-                total[i] += value * data[q] * at_distance(clock[3], clock[4], clock[0][p], clock[1][q])
-    place[item] = -1
-    total[item] = 0.0
-    return found
+                total[a] += value * data[q] * at_distance(clock[2], clock[3], clock[0][p], clock[1][q])
+    return found, bits
 
 
 @kernel
@@ -91,29 +93,28 @@ def _sort(items: Any, start: int, stop: int) -> None:
 def choose(near: Any, found: int, total: Any, roots: Any, hubs: Any, scores: Any, chosen: Any) -> tuple[int, int]:
     """Write the candidates into `chosen`, hubs first, each part in ascending order; return their number and the hubs'.
 
-    `roots` are 1/√(d_i + ℓ_i), `scores` is scratch. As many candidates as `chosen` has room for.
+    `roots` are 1/√(d_i + ℓ_i), `scores` is scratch of two rows. As many candidates as `chosen` has room for.
     """
     most = len(chosen)
+    score, order = scores
     limit = 0.0
+    for a in range(found):
+        score[a] = order[a] = abs(total[a]) * roots[near[a]]
     if found > most:
-        for a in range(found):
-            scores[a] = abs(total[near[a]]) * roots[near[a]]
-        limit = kth_largest(scores, found, most) if most > 0 else np.inf
+        limit = kth_largest(order, found, most) if most > 0 else np.inf
     above, equal = 0, 0
     for a in range(found):
-        score = abs(total[near[a]]) * roots[near[a]]
-        if score > limit:
+        if score[a] > limit:
             above += 1
-        elif score == limit and score > 0:
-            scores[equal] = -near[a]
+        elif score[a] == limit and limit > 0:
+            order[equal] = -near[a]
             equal += 1
     room = min(equal, most - above)
-    last = -kth_largest(scores, equal, room) if room > 0 else -1.0  # of equal scores the lower indices are taken
+    last = -kth_largest(order, equal, room) if room > 0 else -1.0  # of equal scores the lower indices are taken
     first, back = 0, most
     for a in range(found):
         i = near[a]
-        score = abs(total[i]) * roots[i]
-        if score > limit or (score == limit and score > 0 and i <= last):
+        if score[a] > limit or (score[a] == limit and limit > 0 and i <= last):
             if hubs[i] >= 0:
                 chosen[first] = i
                 first += 1
@@ -129,111 +130,82 @@ def choose(near: Any, found: int, total: Any, roots: Any, hubs: Any, scores: Any
 
 
 @kernel
-def _add_lists(
-    chosen: Any,
-    size: int,
-    first: int,
-    start: int,
-    by_item: Any,
-    clock: Any,
-    slots: Any,
-    listed: Any,
-    weights: Any,
-    positions: Any,
-    out: Any,
-) -> None:
-    """Add the pairs of an item at `first` or later with one at `start` or later, over lists of each user's candidates.
-
-    `start` is 0, or `first`. `slots` has for each user the start of the list and one more than its next free entry; all
-    0 before and after.
-    """
-    pointers, owners, values = by_item
+def _number_users(chosen: Any, size: int, first: int, by_item: Any, users: int, lists: Any) -> None:
+    """Number the users of the items at `first` or later: of each event the number, and of each number the events."""
+    pointers, owners, _ = by_item
+    table, keys, numbers, counts, _, _, _, _, _ = lists
+    events = 0
+    for p in range(first, size):
+        events += pointers[chosen[p] + 1] - pointers[chosen[p]]
+    bits, found, event = table_bits(users, events), 0, 0
     for p in range(first, size):
         for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
-            slots[owners[q], 0] += 1
-    for p in range(start, first):
-        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
-            if slots[owners[q], 0] > 0:
-                slots[owners[q], 0] += 1
-    free = 0
-    for p in range(start, size):
+            number = number_of(owners[q], table, bits, found)
+            if number == found:
+                keys[number], counts[number] = owners[q], 0
+                found += 1
+            counts[number] += 1
+            numbers[event] = number
+            event += 1
+    clear_table(table, bits, keys, found)
+
+
+@kernel
+def _add_lists(chosen: Any, size: int, first: int, by_item: Any, users: int, clock: Any, lists: Any, out: Any) -> None:
+    """Add the pairs of items at `first` or later, over lists of each user's candidates.
+
+    `lists` is scratch: a table and its keys, the number of each event's user, of each user the number of events, start
+    and end of the list, and the entries of the lists: places, values, and positions (None without a clock).
+    """
+    _number_users(chosen, size, first, by_item, users, lists)
+    pointers, _, values = by_item
+    _, _, numbers, counts, starts, ends, listed, weights, positions = lists
+    free, event = 0, 0
+    for p in range(first, size):
         row = out[p]
         for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
-            user = owners[q]
-            if slots[user, 1] == 0:
-                number = slots[user, 0]
-                if number < 2:
-                    continue  # the only candidate of this user
-                slots[user, 0], slots[user, 1] = free, free + 1
-                free += number
-            end = slots[user, 1] - 1
+            user = numbers[event]
+            event += 1
+            if counts[user] == 1:
+                continue  # the only candidate of this user
+            if counts[user] > 1:
+                starts[user] = ends[user] = free
+                free += counts[user]
+                counts[user] = 0  # its list is begun
+            end = ends[user]
             value = values[q]
-            if p >= first:
-                if clock is None:
-                    for e in range(slots[user, 0], end):
-                        row[listed[e]] += value * weights[e]
-                else:
-                    here = clock[0][q]
-                    for e in range(slots[user, 0], end):
-                        row[listed[e]] += value * weights[e] * at_distance(clock[3], clock[4], here, positions[e])
+            if clock is None:
+                for e in range(starts[user], end):
+                    row[listed[e]] += value * weights[e]
+            else:
+                here = clock[0][q]
+                for e in range(starts[user], end):
+                    row[listed[e]] += value * weights[e] * at_distance(clock[2], clock[3], here, positions[e])
+                positions[end] = here
             listed[end] = p
             weights[end] = value
-            if clock is not None:
-                positions[end] = clock[0][q]
-            slots[user, 1] += 1
-    for p in range(start, size):
-        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
-            slots[owners[q], 0] = 0
-            slots[owners[q], 1] = 0
+            ends[user] = end + 1
 
 
 @kernel
-def _add_hubs(
-    chosen: Any, size: int, first: int, by_item: Any, clock: Any, hubs: Any, hubs_by_user: Any, at_hub: Any, out: Any
-) -> None:
-    """Add the pairs of an item at `first` or later with a hub, over the hubs of its users.
-
-    The hubs of each user are in CSR form, by their places among all hubs. `at_hub` is −1 before and after.
-    """
-    pointers, owners, values = by_item
-    hub_pointers, hub_places, hub_values = hubs_by_user
+def _read_hubs(chosen: Any, size: int, first: int, hubs: Any, at_hub: Any, out: Any) -> None:
+    """Write the pairs with hubs, which are the candidates before `first`; `at_hub` is −1 before and after."""
+    places, square, (pointers, hub_places, values) = hubs
     for p in range(first):
-        at_hub[hubs[chosen[p]]] = p
-    for p in range(first, size):
-        row = out[p]
-        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
-            value = values[q]
-            for r in range(hub_pointers[owners[q]], hub_pointers[owners[q] + 1]):
-                at = at_hub[hub_places[r]]
+        own = places[chosen[p]]
+        at_hub[own] = p
+        source = square[own]
+        for t in range(p):
+            out[p, t] = source[places[chosen[t]]]
+    if first:
+        for p in range(first, size):
+            row = out[p]
+            for e in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
+                at = at_hub[hub_places[e]]
                 if at >= 0:
-                    if clock is None:
-                        row[at] += value * hub_values[r]
-                    else:
-                        row[at] += value * hub_values[r] * at_distance(clock[3], clock[4], clock[0][q], clock[2][r])
+                    row[at] = values[e]
     for p in range(first):
-        at_hub[hubs[chosen[p]]] = -1
-
-
-@kernel
-def _add_rows(chosen: Any, size: int, first: int, by_item: Any, by_user: Any, clock: Any, place: Any, out: Any) -> None:
-    """Add the pairs with an item at `first` or later, over the whole rows of its users; `place` is −1 before, after."""
-    pointers, owners, values = by_item
-    indptr, indices, data = by_user
-    for p in range(size):
-        place[chosen[p]] = p
-    for p in range(first, size):
-        row = out[p]
-        for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
-            value = values[q]
-            for r in range(indptr[owners[q]], indptr[owners[q] + 1]):
-                at = place[indices[r]]
-                if at >= 0 and at < p:
-                    if clock is None:
-                        row[at] += value * data[r]
-                    else:
-                        row[at] += value * data[r] * at_distance(clock[3], clock[4], clock[0][q], clock[1][r])
-    for p in range(size):
-        place[chosen[p]] = -1
+        at_hub[places[chosen[p]]] = -1
 
 
 @fused
@@ -251,28 +223,15 @@ def _solve(matrix: Any, size: int, vector: Any) -> bool:
 
 
 @kernel
-def _candidates(
-    item: int, by_item: Any, by_user: Any, clock: Any, roots: Any, hubs: Any, scratch: Any
-) -> tuple[int, int, int]:
-    """Write row `item` of S, its items, and the candidates; return the numbers of items, candidates and hubs."""
-    total, place, near, scores, chosen = scratch
-    found = gram_row(item, by_item, by_user, clock, total, place, near)
-    for a in range(found):
-        place[near[a]] = -1
-    size, first = choose(near, found, total, roots, hubs, scores, chosen)
-    return found, size, first
-
-
-@kernel
 def choose_columns(
     by_item: Any, by_user: Any, clock: Any, roots: Any, hubs: Any, items: Any, out_items: Any, sizes: Any, scratch: Any
 ) -> None:
     """Write the candidates of some items; for the arguments see `solve_columns`."""
-    total, _, near, _, chosen = scratch
+    table, near, total, scores, chosen = scratch
     for column in range(len(items)):
-        found, size, _ = _candidates(items[column], by_item, by_user, clock, roots, hubs, scratch)
-        for a in range(found):
-            total[near[a]] = 0.0
+        found, bits = gram_row(items[column], by_item, by_user, clock, table, near, total)
+        clear_table(table, bits, near, found)
+        size, _ = choose(near, found, total, roots, hubs[0], scores, chosen)
         out_items[column, :size] = chosen[:size]
         sizes[column] = size
 
@@ -286,10 +245,6 @@ def solve_columns(
     hubs: Any,
     diagonal: Any,
     penalties: Any,
-    reach: Any,
-    hub_gram: Any,
-    hubs_by_user: Any,
-    listing: float,
     items: Any,
     out: Any,
     scratch: Any,
@@ -301,57 +256,37 @@ def solve_columns(
     ----------
     by_item : the data by item: pointers, users, values
     by_user : the data by user: pointers, items, values
-    clock : positions by item, by user and of the hubs by user, and the table of the time kernel; or None
+    clock : positions by item and by user, and the table of the time kernel; or None
     roots : 1/√(d_i + ℓ_i)
-    hubs : the place of each item among the hubs, or −1
-    reach : for each item the events in the rows of its users, and the events of hubs
-    hub_gram, hubs_by_user : S of the hubs, and the data of the hubs by user, with their places among the hubs
-    listing : cost of an event in a list, relative to that of an event in a row
+    hubs : the arrays of `local_hubs.Hubs`
     out : candidates, weights, number of candidates, c, and explained square of each item
-    scratch : S_j, places, items and scores for the choice of candidates, and the candidates
-    systems : places and entries of the users' lists, places of hubs, matrix and right side; the entries of a list are
-        places, values, and positions (None without a clock)
+    scratch : a table, items and entries of a row of S, scores for the choice of candidates, and the candidates
+    systems : the lists of `_add_lists`, the place of each hub among the candidates, matrix and right side
 
-    Before and after, S_j and the places in the users' lists are 0, and the other places −1.
+    Before and after, tables are 0, and places of hubs −1.
     """
-    pointers = by_item[0]
     out_items, out_values, sizes, c, explained = out
-    total, place, near, _, chosen = scratch
-    slots, listed, weights, positions, at_hub, matrix, vector = systems
+    table, near, total, scores, chosen = scratch
+    lists, at_hub, matrix, vector = systems
+    users = len(by_user[0]) - 1
     for column in range(len(items)):
         j = items[column]
-        found, size, first = _candidates(j, by_item, by_user, clock, roots, hubs, scratch)
-        events, of_hubs, scanned, scanned_hubs = 0, 0, 0.0, 0.0
+        found, bits = gram_row(j, by_item, by_user, clock, table, near, total)
+        size, first = choose(near, found, total, roots, hubs[0], scores, chosen)
+        right = scores[0]
         for p in range(size):
-            i = chosen[p]
-            vector[p] = total[i]
-            row = matrix[p]
-            if p < first:
-                of_hubs += pointers[i + 1] - pointers[i]
-                source = hub_gram[hubs[i]]
-                for t in range(p):
-                    row[t] = source[hubs[chosen[t]]]
-            else:
-                row[:p] = 0
-                events += pointers[i + 1] - pointers[i]
-                scanned += reach[0][i]
-                scanned_hubs += reach[1][i]
-        with_hubs, without = listing * (events + of_hubs), listing * events + scanned_hubs
-        if events + of_hubs <= len(listed) and with_hubs <= min(without, scanned):
-            _add_lists(chosen, size, first, 0, by_item, clock, slots, listed, weights, positions, matrix)
-        elif events <= len(listed) and without <= scanned:
-            _add_hubs(chosen, size, first, by_item, clock, hubs, hubs_by_user, at_hub, matrix)
-            _add_lists(chosen, size, first, first, by_item, clock, slots, listed, weights, positions, matrix)
-        elif first < size:
-            _add_rows(chosen, size, first, by_item, by_user, clock, place, matrix)
+            right[p] = total[number_of(chosen[p], table, bits, found)]
+            vector[p] = right[p]
+            matrix[p, :p] = 0
+        clear_table(table, bits, near, found)
+        _read_hubs(chosen, size, first, hubs, at_hub, matrix)
+        _add_lists(chosen, size, first, by_item, users, clock, lists, matrix)
         for p in range(size):
             matrix[p, p] = diagonal[chosen[p]] + penalties[chosen[p]]
         positive = _solve(matrix, size, vector)
         gain = 0.0
         for p in range(size):
-            gain += total[chosen[p]] * vector[p]
-        for a in range(found):
-            total[near[a]] = 0.0
+            gain += right[p] * vector[p]
         remaining = diagonal[j] + penalties[j] - gain
         if not (positive and remaining > 0):
             return int(j)
