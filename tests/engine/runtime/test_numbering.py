@@ -28,10 +28,9 @@ def test_keys_are_numbered_in_the_order_in_which_they_come(keys, seed, distinct)
 
 
 def test_keys_with_the_same_place_in_the_table_have_numbers_of_their_own():
-    bits, keys = table_bits(2**31 - 1, 8), []
-    for key in range(200_000):  # keys whose hash has the same leading bits
-        if ((key * 2654435769) & 0xFFFFFFFF) >> (32 - bits) == 15:
-            keys.append(key)
+    bits = table_bits(2**31 - 1, 8)
+    places = ((np.arange(200_000) * 2654435769) & 0xFFFFFFFF) >> (32 - bits)
+    keys = np.flatnonzero(places == 15).tolist()
     table = np.zeros(1 << bits, np.int64)
     for number, key in enumerate(keys[:8]):
         assert number_of(key, table, bits, number) == number
