@@ -11,9 +11,11 @@ import numpy as np
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
+from monogram.engine.topk.two_steps import two_steps
 from monogram.weights.common import batches, joined, part
 from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
+from monogram.weights.sparse import Sparse
 from monogram.weights.two_step_dual import BATCH, two_step_products
 
 
@@ -36,7 +38,7 @@ class Mixtures:
     basis : V, items × directions, the leading ones first
     """
 
-    def __init__(self, first: Dense | Dual, basis: Float) -> None:
+    def __init__(self, first: Dense | Dual | Sparse, basis: Float) -> None:
         self.first, self.basis = first, basis
 
     def heads(
@@ -67,6 +69,8 @@ class Mixtures:
 
     def _steps(self, rows: Csr, threads: int) -> tuple[Float, Float]:
         """The scores of histories by B, and by B²."""
+        if isinstance(self.first, Sparse):
+            return two_steps(self.first.matrix, rows, threads=threads)
         if isinstance(self.first, Dense):
             first = rows.astype(self.first.matrix.dtype) @ self.first.matrix
             return first, first @ self.first.matrix

@@ -6,12 +6,12 @@ import numpy as np
 
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
-from monogram.engine.topk.two_steps import two_step_scores
+from monogram.engine.topk.two_steps import two_steps
 from monogram.weights.common import Tensors, batches
 from monogram.weights.sparse import Sparse
 from monogram.weights.two_step import TwoStepWeights
 
-SCORES = 1 << 23  # scores in memory at a time: 64 MB in float64
+SCORES = 1 << 22  # scores of each step in memory at a time: 32 MB in float64
 
 
 class TwoStepSparse(TwoStepWeights):
@@ -45,7 +45,10 @@ class TwoStepSparse(TwoStepWeights):
         return np.asarray(((1 - self.share) * first + self.share * second + projected) * self.factors[items])
 
     def _ranking_scores(self, rows: Csr, threads: int) -> Float64:
-        scores = two_step_scores(self.first.matrix, rows, self.share, threads=threads)
+        first, scores = two_steps(self.first.matrix, rows, threads=threads)
+        scores *= self.share
+        first *= 1 - self.share
+        scores += first
         if self.basis.size:
             with parallel.blas_threads(threads):
                 scores += self._projected(rows, np.arange(len(self.factors)))
