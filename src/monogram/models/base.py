@@ -36,6 +36,7 @@ from monogram.models.context import (
 from monogram.models.parameters import param
 from monogram.models.registry import names_of
 from monogram.models.report import Pruning, Report, ReportBuilder
+from monogram.models.search_axes import RECENCY
 from monogram.models.timed import TimeKernelParameters
 from monogram.planning.cost import Cost, counting
 from monogram.planning.plan import Plan
@@ -81,6 +82,7 @@ class Recommender:
         "power with which an event of a history counts less the older it is; 0: all count the same",
         low=0,
         high=100,
+        search=RECENCY,
     )
     recency_unit: str = param(str(EVENT), "unit of the age: '1 event', or a duration such as '7d'", span=True)
     half_life: str | None = param(
