@@ -34,6 +34,7 @@ from monogram.models.context import (
     scratch_folder,
 )
 from monogram.models.parameters import param
+from monogram.models.recipe import GramRecipe
 from monogram.models.registry import names_of
 from monogram.models.report import Pruning, Report, ReportBuilder
 from monogram.models.timed import TimeKernelParameters
@@ -294,7 +295,14 @@ class Recommender:
 
     def inputs(self, source: Any) -> FitInputs:
         """The argument of `fit` as inputs: a log, or for some models a factorisation of a log."""
-        return FitInputs(as_interactions(source))
+        inputs, recipe = FitInputs(as_interactions(source)), self._gram_recipe()
+        if recipe is not None:
+            inputs.kernel(recipe)  # a log without order is an error before anything is computed
+        return inputs
+
+    def _gram_recipe(self) -> GramRecipe | None:
+        """The recipe of the Gram matrix that the fit uses; None where it uses none."""
+        return None
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         """Compute the weights."""
