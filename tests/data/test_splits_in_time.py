@@ -162,7 +162,9 @@ def test_every_prefix_of_a_test_session_predicts_its_next_item(tmp_path_factory,
 @given(found=rows, share=st.sampled_from([0.2, 0.5]))
 def test_the_latest_sessions_of_a_log_with_times_are_held_out(found, share):
     log = read(found)
-    order = sorted(range(log.n_users), key=lambda row: log.latest[log.matrix.indptr[row] : log.matrix.indptr[row + 1]].max())
+    order = sorted(
+        range(log.n_users), key=lambda row: log.latest[log.matrix.indptr[row] : log.matrix.indptr[row + 1]].max()
+    )
     held_out = {log.users[row] for row in order[log.n_users - max(1, int(share * log.n_users)) :]}
     wanted = prefixes({user: items for user, items in in_order(log).items() if user in held_out})
     if not wanted or len(held_out) == log.n_users:

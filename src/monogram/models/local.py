@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.data import changes
-from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.gram.probes import probe_items
 from monogram.engine.inverse.local import LocalColumns, LocalRegression
@@ -21,7 +20,7 @@ from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.errors import MemoryBudgetError
 from monogram.models.advice import inverse_advice
-from monogram.models.change import UpdateOptions, changed_penalties, changed_rows, updated_report
+from monogram.models.change import UpdateOptions, changed_penalties, updated_report
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.heads import Formula
 from monogram.models.inverse import check_accuracy, item_counts, two_by_two
@@ -62,9 +61,8 @@ def fit_local(formula: Formula, inputs: FitInputs, options: FitOptions, report: 
 
 def warm(recipe: GramRecipe, dtype: str) -> None:
     """Compile the kernels of a local fit."""
-    log = Interactions.from_csr(two_by_two(), times=np.arange(2), time_unit="s")
-    data, kernel = recipe.data(log.matrix, 1.0), recipe.kernel(log)
-    regression = LocalRegression(data, np.ones(2), dtype=dtype, kernel=kernel)
+    data = recipe.data(two_by_two(), 1.0)
+    regression = LocalRegression(data, np.ones(2), dtype=dtype, kernel=recipe.small_kernel(data.nnz))
     regression.columns(np.arange(2), 1).into_rows(np.ones(2), np.ones(2))
     regression.candidates(np.arange(2), 1)
 
@@ -90,8 +88,8 @@ def update_local(model: FullRank, after: changes.Changed, options: UpdateOptions
     regression = LocalRegression(data, penalties, kernel=recipe.kernel(after.log), **settings)
     touched = former != penalties
     touched[model.log_.n_items :] = True
-    for rows in changed_rows(model, after):
-        touched[rows.indices] = True
+    touched[model.log_.matrix[after.removed_rows].indices] = True
+    touched[data[data.shape[0] - after.n_added :].indices] = True
     again = _affected(regression, weights.matrix, touched, neighbours)
     report.tick("candidates")
     if 2 * len(again) > data.shape[1]:

@@ -90,8 +90,8 @@ class GramRecipe:
         return scale_rows(matrix, self.weights(matrix, unit))
 
     def copied_bytes(self, events: int) -> int:
-        """Bytes of the weighted data and the places on the time axis in addition to the log, by user and by item."""
-        return 16 * events * (self.weighted + self.timed)
+        """Bytes of the weighted data, and of the positions by user, by item and of local hubs, in addition to the log."""
+        return events * (16 * self.weighted + 24 * self.timed)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.inverse.test_local import penalties_of, world
 
 from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.inverse import local_hubs
 from monogram.engine.inverse.local import LocalRegression
+
+
+def world(seed, users=60, items=30, share=0.2, weighted=True):
+    rng = np.random.default_rng(seed)
+    dense = rng.random((users, items)) < share * rng.uniform(0.1, 2, items)
+    values = rng.integers(1, 4, dense.shape) if weighted else 1
+    return sp.csr_array((dense * values).astype(np.float32))
+
+
+def penalties_of(matrix, l2=3.0, rate=0.4):
+    return l2 + rate * (matrix.toarray().astype(np.float64) ** 2).sum(axis=0)
 
 
 def kernel_of(matrix, seed=0, *, events=True, decay=0.7, floor=0.1):
@@ -84,8 +95,7 @@ def test_pairs_with_hubs_and_without_give_the_same(events):
     """A few long histories, and any number of hubs."""
     rng = np.random.default_rng(0)
     dense = rng.random((40, 400)) < np.where(np.arange(40) < 3, 0.9, 0.03)[:, None]
-    matrix = world(0)
-    matrix = type(matrix)((dense * rng.integers(1, 4, dense.shape)).astype(np.float32))
+    matrix = sp.csr_array((dense * rng.integers(1, 4, dense.shape)).astype(np.float32))
     kernel, penalties = kernel_of(matrix, events=events), penalties_of(matrix)
     found = []
     for hubs in (0, 10, 380, 400):
