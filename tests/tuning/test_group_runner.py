@@ -87,6 +87,56 @@ def test_shared_is_alone(split):
         assert trial.seconds > 0
 
 
+TIMED = {
+    "ease": [{"l2": 5}, {"l2": 50}],
+    "edlae": [{"l2": 5, "dropout": 0.4}],
+    "tempered": [{"l2": 5, "dropout": 0.4, "user_power": 0.5}],
+    "two_step": [{"l2": 5, "dropout": 0.4, "second": second} for second in (0.3, 1)],
+    "low_rank_dlae": [{"l2": 5, "dropout": 0.4, "rank": 3}],
+    "regularized_pca": [{"rank": 5, "l2": 1}],
+    "lrr": [{"rank": 6, "l2": 10}],
+}
+
+
+def timed_settings():
+    kernels = [{}, {"decay": 0.4}, {"decay": 1.1, "decay_unit": "3d", "floor": 0.2}]
+    return [Setting.of(name, one | kernel) for kernel in kernels for name, rows in TIMED.items() for one in rows]
+
+
+@pytest.fixture(scope="module")
+def timed_split(split):
+    matrix = split.train.matrix
+    times = 1.5e9 + 86_400.0 * np.random.default_rng(0).integers(0, 60, matrix.nnz)
+    return mg.splits.holdout(mg.Interactions.from_csr(matrix, times=times, time_unit="s"), share=0.1)
+
+
+def test_groups_share_what_has_equal_kernels_alone(timed_split):
+    runner = GroupRunner(Task(timed_split, parse("ndcg@5"), dtype="float64"))
+    for group in grouped(timed_settings()):
+        recipes = {setting.make().formula().recipe for setting in group if hasattr(setting.make(), "formula")}
+        assert len(recipes) <= 1
+        for trial in runner.run(group):
+            assert trial.value == pytest.approx(alone(trial.setting, timed_split), abs=1e-6), trial
+    assert len(runner._spectra) == 3
+
+
+def test_a_path_with_a_time_kernel_is_many_fits(timed_split):
+    several = [Setting.of("ease", {"l2": l2, "decay": 0.8, "decay_unit": "2d"}) for l2 in (3, 10, 30, 100)]
+    runner = GroupRunner(Task(timed_split, parse("ndcg@5"), dtype="float64"))
+    for trial in runner.run(several):
+        assert trial.value == pytest.approx(alone(trial.setting, timed_split), abs=1e-6), trial
+
+
+def test_local_regressions_of_a_search_have_the_time_kernel(timed_split, monkeypatch):
+    model = Setting.of("edlae", {"l2": 5, "dropout": 0.4, "decay": 0.8, "decay_unit": "2d"})
+    runner = GroupRunner(Task(timed_split, parse("ndcg@5"), dtype="float64"))
+    monkeypatch.setattr(runner.inverses, "local_models", list)
+    (trial,) = runner.run([model])
+    expected = model.make().fit(timed_split.train, dtype="float64", solver="local")
+    measured = mg.evaluate({"it": expected}, timed_split, "ndcg@5").value("it", "ndcg@5")
+    assert trial.value == pytest.approx(measured, abs=1e-9)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_shared_is_alone_in_the_dual(split):
     wide = mg.splits.holdout(split.train.matrix[:25], share=0.1)
