@@ -193,8 +193,8 @@ def requested_histories(users: Any, histories: Any, log: Interactions) -> Histor
 def _ids_and_weights(history: list[Any] | dict[Any, float]) -> Any:
     """A decoded history in the form that `merged_histories` takes; the schemas have checked it."""
     if isinstance(history, dict):
-        return list(history), np.fromiter(history.values(), np.float64, len(history))
-    return history, None
+        return list(history), np.fromiter(history.values(), np.float64, len(history)), None
+    return history, None, None
 
 
 def first_is_set(left: Any, right: Any, first: str, second: str) -> bool:
