@@ -1,8 +1,8 @@
 """Measure models on a split: one model from its own fit, or several models from one inverse that they share.
 
 Models whose `shared_fit` has the same recipe and penalties share one factorisation (see `models.abilities`). Of these,
-the models that only rescale the columns of its weights (reading "heads") also share one pass of scores for each recency.
-Any models that differ in recency alone share their weights.
+the models that only rescale the columns of its weights (reading "heads") also share one pass of scores for each
+recency. Any models that differ in recency alone share their weights.
 """
 
 from __future__ import annotations

@@ -73,5 +73,7 @@ L2 = Search((0.25, 1.0, 4.0, 16.0, 64.0), unit="popularity")
 DROPOUT = Search((0.25, 0.5, 0.75), "odds")
 RANK = Search(RANKS, "whole", largest=1.0)
 USER_POWER = Search((0.0, 0.5, 1.0), "plain", order=-1)  # first: one Gram serves all settings of one user_power
-DECAY = Search((0.0, 0.3, 0.6, 1.0), "plain", order=2, only_with_order=True, apart=True)
-RECENCY = Search((0.0, 0.3, 0.5, 0.7, 1.0), "plain", free=True, order=3, only_with_order=True, apart=True)
+DECAY = Search((0.0, 0.3, 0.6, 0.9), "plain", order=2, only_with_order=True, apart=True)
+RECENCY = Search(
+    (0.0, 0.25, 0.5, 0.75, 1.0), "plain", free=True, order=3, only_with_order=True, apart=True, unless=("half_life",)
+)

@@ -54,7 +54,7 @@ class Tuned:
         study = Study(about(task, place.protocol), self.folder / _file(place, name, fixed, str(task.metric)))
         self.progress(f"{place.name}: looking for the settings of {row.name}")
         space: dict[str, Mapping[str, Any]] = {name: {parameter: [value] for parameter, value in fixed.items()}}
-        search = ModelSearch(task, [name], space, study, self.limit)
+        search = ModelSearch(task, [name], space, study, self.limit, by_order=False)  # as in the papers
         search.run()
         best = search.best({name})
         if best is None:

@@ -37,6 +37,8 @@ WITHOUT_SHIFT = {
     "ratio811": "a random split",
     "leave_last": "a split at each user's own time",
 }
+# Protocols whose validation part cannot measure what the order of events tells: train has events that are later.
+WITHOUT_ORDER = ("holdout", "strong", "ratio811")
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ def tune(
         By default as the protocol splits (temporal, latest, sessions, strong, leave_last, ratio811), the latest 20% of
         each user's events for the protocol public where its train list has an order, else 10% of each user's events.
         `result.validation` says which. item_power is searched only on a validation part that is later than train
-        (temporal, latest, sessions), or on your own; otherwise a warning says so.
+        (temporal, latest, sessions), or on your own; otherwise a warning says so. The same holds for decay and recency,
+        which are searched where the log has an order.
     seed : of the splits, of Optuna's search, and of the bootstrap
     dtype, memory, threads : as for `fit`
     progress : receives a SearchState before the first group of settings, and after each group
@@ -156,6 +159,8 @@ class ModelSearch:
     seed : of Optuna's search
     progress : receives a SearchState before the first group, and after each
     baselines : models that are searched too, only for comparison
+    by_order : whether parameters that use the order of events, such as decay and recency, are searched where the log
+        has one and the validation part is later than train
     """
 
     def __init__(
@@ -169,6 +174,7 @@ class ModelSearch:
         progress: Callable[[SearchState], None] | None = None,
         *,
         baselines: tuple[str, ...] = (),
+        by_order: bool = True,
     ) -> None:
         unknown = [name for name in space if name not in names]
         if unknown:
@@ -178,8 +184,13 @@ class ModelSearch:
         shift = task.split.protocol not in WITHOUT_SHIFT
         if not shift:
             _warn_of_shift(names, space, task.split.protocol)
+        order = by_order and task.split.train.has_order and task.split.histories.has_order
+        if order and task.split.protocol in WITHOUT_ORDER:
+            order = False
+            _warn_of_order(names, space, task.split.protocol)
+        how: dict[str, Any] = {"shift": shift, "order": order}
         self.spaces = {
-            name: spaces.space(name, task.split.train, self._singular_values, space.get(name, {}), shift=shift)
+            name: spaces.space(name, task.split.train, self._singular_values, space.get(name, {}), **how)
             for name in dict.fromkeys([*names, *baselines])
         }
         by_optuna = {name: axes for name, axes in self.spaces.items() if tpe.needs_optuna(name, axes)}
@@ -332,6 +343,25 @@ def _warn_of_shift(names: list[str], space: Mapping[str, Mapping[str, Any]], pro
                 MonogramWarning,
                 stacklevel=4,
             )
+
+
+def _warn_of_order(names: list[str], space: Mapping[str, Mapping[str, Any]], protocol: str) -> None:
+    """Warn of the parameters that are not searched, or searched as given, on a validation part of mixed times."""
+    axes = {name: search_axes(model_class(name)).items() for name in names}
+    of_order = {name: [parameter for parameter, search in own if search.only_with_order] for name, own in axes.items()}
+    given = {name: [each for each in of_order[name] if each in space.get(name, {})] for name in names}
+    several = [(name, each) for name in names for each in given[name] if np.size(space[name][each]) > 1]
+    left = dict.fromkeys(each for name in names for each in of_order[name] if each not in given[name])
+    notes = [f"{' and '.join(left)} {'is' if len(left) == 1 else 'are'} not searched"] if left else []
+    notes += [f"{each} of {name} is searched as given" for name, each in several]
+    if notes:
+        warnings.warn(
+            f"{'; '.join(notes)}: the validation part is {protocol!r}, a random split, for which train has later "
+            "events than those held out, so that it cannot measure what the order of events tells; to search them use "
+            "the protocol latest, temporal or sessions",
+            MonogramWarning,
+            stacklevel=4,
+        )
 
 
 def _needing_shift(name: str) -> list[str]:
