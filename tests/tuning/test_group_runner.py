@@ -87,6 +87,56 @@ def test_shared_is_alone(split):
         assert trial.seconds > 0
 
 
+TIMED = {
+    "ease": [{"l2": 5}, {"l2": 50}],
+    "edlae": [{"l2": 5, "dropout": 0.4}],
+    "tempered": [{"l2": 5, "dropout": 0.4, "user_power": 0.5}],
+    "two_step": [{"l2": 5, "dropout": 0.4, "second": second} for second in (0.3, 1)],
+    "low_rank_dlae": [{"l2": 5, "dropout": 0.4, "rank": 3}],
+    "regularized_pca": [{"rank": 5, "l2": 1}],
+    "lrr": [{"rank": 6, "l2": 10}],
+}
+
+
+def timed_settings():
+    kernels = [{}, {"decay": 0.4}, {"decay": 1.1, "decay_unit": "3d", "floor": 0.2}]
+    return [Setting.of(name, one | kernel) for kernel in kernels for name, rows in TIMED.items() for one in rows]
+
+
+@pytest.fixture(scope="module")
+def timed_split(split):
+    matrix = split.train.matrix
+    times = 1.5e9 + 86_400.0 * np.random.default_rng(0).integers(0, 60, matrix.nnz)
+    return mg.splits.holdout(mg.Interactions.from_csr(matrix, times=times, time_unit="s"), share=0.1)
+
+
+def test_groups_share_what_has_equal_kernels_alone(timed_split):
+    runner = GroupRunner(Task(timed_split, parse("ndcg@5"), dtype="float64"))
+    for group in grouped(timed_settings()):
+        recipes = {setting.make().formula().recipe for setting in group if hasattr(setting.make(), "formula")}
+        assert len(recipes) <= 1
+        for trial in runner.run(group):
+            assert trial.value == pytest.approx(alone(trial.setting, timed_split), abs=1e-6), trial
+    assert len(runner._spectra) == 3
+
+
+def test_a_path_with_a_time_kernel_is_many_fits(timed_split):
+    several = [Setting.of("ease", {"l2": l2, "decay": 0.8, "decay_unit": "2d"}) for l2 in (3, 10, 30, 100)]
+    runner = GroupRunner(Task(timed_split, parse("ndcg@5"), dtype="float64"))
+    for trial in runner.run(several):
+        assert trial.value == pytest.approx(alone(trial.setting, timed_split), abs=1e-6), trial
+
+
+def test_local_regressions_of_a_search_have_the_time_kernel(timed_split, monkeypatch):
+    model = Setting.of("edlae", {"l2": 5, "dropout": 0.4, "decay": 0.8, "decay_unit": "2d"})
+    runner = GroupRunner(Task(timed_split, parse("ndcg@5"), dtype="float64"))
+    monkeypatch.setattr(runner.inverses, "local_models", list)
+    (trial,) = runner.run([model])
+    expected = model.make().fit(timed_split.train, dtype="float64", solver="local")
+    measured = mg.evaluate({"it": expected}, timed_split, "ndcg@5").value("it", "ndcg@5")
+    assert trial.value == pytest.approx(measured, abs=1e-9)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_shared_is_alone_in_the_dual(split):
     wide = mg.splits.holdout(split.train.matrix[:25], share=0.1)
@@ -289,3 +339,74 @@ def test_where_no_inverse_fits_models_share_local_regressions(monkeypatch):
 def large(function, *arguments, **options):
     """A dense inverse that does not fit in memory."""
     return dataclasses.replace(function(*arguments, **options), bytes=10**12)
+
+
+RECENCIES = [{}, {"recency": 0.5}, {"recency": 1.5}, {"half_life": "2 events"}]
+AGED = {
+    "ease": [{"l2": 5}],
+    "deql": [{"l2": 5, "dropout": 0.4, "b": b} for b in (0.1, 0.7)],
+    "two_step": [{"l2": 5, "dropout": 0.4, "second": second, "low_pass": 0.5, "rank": 4} for second in (0.3, 1)],
+    "low_rank_dlae": [{"l2": 5, "dropout": 0.4, "rank": 3}],
+    "lrr": [{"rank": 6, "l2": 10}],
+    "slim": [{"l1": 1, "l2": 5, "tolerance": 1e-6}, {"l1": 8, "l2": 5, "tolerance": 1e-6}],
+    "item_knn": [{"k": 10}],
+}
+
+
+@pytest.fixture(scope="module")
+def latest(log):
+    return mg.splits.latest(log)
+
+
+def aged(name):
+    return [Setting.of(name, own | recency) for own in AGED[name] for recency in RECENCIES]
+
+
+@pytest.mark.parametrize("name", AGED)
+def test_settings_of_several_recencies_have_the_values_of_separate_fits(latest, name):
+    groups = grouped(aged(name))
+    assert len(groups) == 1, "they share a computation"
+    values = {}
+    for trial in GroupRunner(Task(latest, parse("ndcg@5"), dtype="float64")).run(groups[0]):
+        values[trial.setting] = trial.value
+        assert trial.value == pytest.approx(alone(trial.setting, latest), abs=1e-6), trial
+    assert len(set(values.values())) > len(AGED[name]), "recency changes lists"
+
+
+def test_settings_of_several_recencies_have_the_values_of_separate_fits_on_a_path(latest):
+    settings_ = [Setting.of("ease", {"l2": l2} | recency) for l2 in (5, 20, 80) for recency in RECENCIES]
+    for trial in GroupRunner(Task(latest, parse("ndcg@5"), dtype="float64")).run(settings_):
+        assert trial.value == pytest.approx(alone(trial.setting, latest), abs=1e-6), trial
+
+
+@pytest.mark.parametrize("decay", [0, 0.6])
+def test_recency_with_local_regressions(latest, decay, monkeypatch):
+    monkeypatch.setattr(shared_inverses.SharedInverses, "local_models", lambda self, models: models)
+    made, real = [], LocalRegression.__init__
+    monkeypatch.setattr(LocalRegression, "__init__", lambda self, *a, **k: made.append(1) or real(self, *a, **k))
+    own = {"l2": 5, "dropout": 0.4, "decay": decay, "user_power": 0}
+    names = ("edlae", "two_step")
+    several = [
+        Setting.of(name, {k: v for k, v in own.items() if name == "two_step" or k != "user_power"} | recency)
+        for name in names
+        for recency in RECENCIES
+    ]
+    runner = GroupRunner(Task(latest, parse("ndcg@5")))
+    for group in grouped(several):
+        before = len(made)
+        for trial in runner.run(group):
+            model = trial.setting.make().fit(latest.train, solver="local")
+            assert trial.value == pytest.approx(mg.evaluate({"it": model}, latest, "ndcg@5").value("it", "ndcg@5"))
+        assert len(made) > before
+
+
+def test_one_fit_serves_all_recencies(latest, made):
+    runner = GroupRunner(Task(latest, parse("ndcg@5")))
+    for group in grouped(aged("ease") + aged("deql")):
+        runner.run(group)
+    assert made["primal_inverse"] == 2, "one for each pair of l2 and dropout"
+    fits, real = [], mg.ItemKNN._fit
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mg.ItemKNN, "_fit", lambda *given: fits.append(1) or real(*given))
+        runner.run(aged("item_knn"))
+    assert len(fits) == 1

@@ -151,7 +151,7 @@ def test_it_is_not_taken_where_it_cannot_be(split, cheap, monkeypatch):
 
 
 def test_an_l2_too_small_for_it_keeps_its_inverse(split, cheap, monkeypatch):
-    monkeypatch.setattr(ridge_path, "lowest", lambda *_: 5.0)
+    monkeypatch.setattr(ridge_path, "lowest", lambda *_, **__: 5.0)
     planned = plan(GroupRunner(Task(split, parse("ndcg@5"))), on_a_path(0), Budget())
     assert (planned.counts()["inverses"], planned.counts()["paths"]) == (1, 1)
     (alone,) = [step.group for step in planned.steps if step.way == "inverse"]

@@ -50,7 +50,7 @@ def command(
 def _explained(fitted: Any, user: str | None, items: list[str] | None, item: str) -> Any:
     """The explanation; the error for an unknown id suggests similar known ids."""
     try:
-        return fitted.explain(fitted.history(user) if items is None else items, item)
+        return fitted.explain(items, item, user=user)
     except UnknownIdError as error:
         unknown_user = user is not None and user not in fitted.log_.users
         similar = suggestion([user], fitted.log_.users) if unknown_user else suggestion([item], fitted.log_.items)

@@ -205,7 +205,7 @@ class Request:
         batch = max(1, min(BATCH_USERS, BATCH_ROWS // max(1, self.rules["k"])))
         for start in range(0, end, batch):
             at = np.arange(start, min(start + batch, end))
-            rows = ranking.training_histories(at, log)
+            rows = ranking.training_histories(at, log, self.model.recency_rule())
             yield ranking.recommend(self.model.weights_, rows, log.items, **self.rules)
 
     def print_problems(self) -> None:

@@ -330,7 +330,7 @@ class Inverse:
                 for field in fields(GramRecipe)
             ]
             differences = ", ".join(
-                f"{name} = {new}, but the model given in place of a log has {old}"
+                f"{name} = {_shown(new)}, but the model given in place of a log has {_shown(old)}"
                 for name, new, old in settings
                 if new != old
             )
@@ -383,6 +383,11 @@ class Inverse:
             self._students[key] = rank, make()
         left, right, residual = self._students[key][1]
         return left[:, :rank], right[:, :rank], residual
+
+
+def _shown(value: Any) -> str:
+    """A setting of a recipe in a message."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def user_weight_roots(log: Interactions, weights: Float64 | None) -> Float64:

@@ -18,7 +18,7 @@ from monogram.engine.inverse import local, matrix_free
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Indices
-from monogram.errors import Message, NumericalError, Option, ParameterError, UnknownIdError
+from monogram.errors import DataError, Message, NumericalError, Option, ParameterError, UnknownIdError
 from monogram.models import change
 from monogram.models.base import Recommender
 from monogram.models.change import UpdateOptions
@@ -119,6 +119,7 @@ def check(model: Recommender) -> None:
 
 def _update(model: Model, after: changes.Changed, options: UpdateOptions) -> Model:
     """Update a model in place to a changed log, or refit it; after an error the model is as before."""
+    _require_times(model, after.log)
     if model.weights_.solver == matrix_free.NAME:
         return _refit(model, after.log, "the weights of a matrix-free model are its log, which changed", options)
     if model.weights_.solver == local.NAME:
@@ -138,6 +139,25 @@ def _update(model: Model, after: changes.Changed, options: UpdateOptions) -> Mod
             raise
     model.report_ = replace(report, peak_bytes=peak.bytes, planned_bytes=update.bytes)
     return model
+
+
+def _require_times(model: FullRank, log: Interactions) -> None:
+    """Raise DataError where a time kernel needs times or an order that the changed log does not have."""
+    recipe = model.formula().recipe
+    what = "order" if recipe.decay_unit.in_events else "times"
+    if not recipe.timed or (log.has_order if recipe.decay_unit.in_events else log.times is not None):
+        return
+    had = model.log_.has_order if recipe.decay_unit.in_events else model.log_.times is not None
+    which = "the new events have" if had else "the log of this model has"
+    way = Option("time", '"order"') if recipe.decay_unit.in_events else Option("time")
+    raise DataError(
+        Message(
+            f"this {type(model).__name__} has decay = {recipe.decay:g} in units of {recipe.decay_unit}, but {which} "
+            f"no {what}: read them with ",
+            way,
+            ", or fit a model with decay = 0; this one was not changed",
+        )
+    )
 
 
 def _update_local(model: Model, after: changes.Changed, options: UpdateOptions) -> Model:

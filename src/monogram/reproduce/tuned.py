@@ -17,8 +17,9 @@ from monogram.reproduce.sets import SEED, Place
 from monogram.safe import make_folder
 from monogram.tuning import budget as budget_
 from monogram.tuning.group_runner import Task
-from monogram.tuning.search import VALIDATION, ModelSearch, about
+from monogram.tuning.search import ModelSearch, about
 from monogram.tuning.study import Study
+from monogram.tuning.validation import SHARE
 
 FIXED = ("rank", "solver", "epochs", "tolerance", "zero_diagonal")
 
@@ -53,7 +54,7 @@ class Tuned:
         study = Study(about(task, place.protocol), self.folder / _file(place, name, fixed, str(task.metric)))
         self.progress(f"{place.name}: looking for the settings of {row.name}")
         space: dict[str, Mapping[str, Any]] = {name: {parameter: [value] for parameter, value in fixed.items()}}
-        search = ModelSearch(task, [name], space, study, self.limit)
+        search = ModelSearch(task, [name], space, study, self.limit, by_order=False)  # as in the papers
         search.run()
         best = search.best({name})
         if best is None:
@@ -68,7 +69,7 @@ class Tuned:
         """The validation split of the protocol; where it has none, a seeded share of each user's train events."""
         if place not in self._splits:
             if place.protocol == "lightgcn":
-                self._splits = {place: holdout(place.split("test").train, share=VALIDATION, seed=SEED)}
+                self._splits = {place: holdout(place.split("test").train, share=SHARE, seed=SEED)}
             else:
                 self._splits = {place: place.split("validation")}
         return self._splits[place]

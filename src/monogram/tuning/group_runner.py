@@ -12,6 +12,8 @@ Each model says what it shares (`Recommender.shared_fit`):
 - `SLIM` models that differ in l1 alone share the rows of the Gram, and each starts from the weights of the one before,
   the highest l1 first.
 - All other models are fitted one by one.
+
+Models that differ in recency alone share a fit, and models with equal recency a pass of scores.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -30,11 +33,21 @@ from monogram.engine.gram import user_weights
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import local, ridge_path
 from monogram.engine.runtime import parallel
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import MemoryBudgetError, MonogramError, MonogramWarning, NumericalError, warn
 from monogram.evaluation.metrics import Metric
 from monogram.evaluation.protocol import Measured, measure, measure_weights
-from monogram.evaluation.shared_fits import inverse_key, measure_fit, measure_inverse, reads_heads
+from monogram.evaluation.shared_fits import (
+    Model,
+    by_recency,
+    inverse_key,
+    measure_fit,
+    measure_inverse,
+    measure_recencies,
+    reads_heads,
+    without_recency,
+)
 from monogram.models.base import Recommender
 from monogram.models.full_rank import Tempered
 from monogram.models.inverse import item_counts
@@ -43,6 +56,7 @@ from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.spectral import Spectral
 from monogram.models.spectrum import Spectrum, default_recipe
 from monogram.models.two_step import TwoStep
+from monogram.ranking import Recency
 from monogram.tuning.epochs import EpochObserver, StoppedEarly
 from monogram.tuning.settings import Setting, Trial
 from monogram.tuning.shared_inverses import SharedInverses, check_finite
@@ -79,7 +93,7 @@ def grouped(settings: Iterable[Setting]) -> list[Group]:
 def _group_key(setting: Setting) -> Any:
     shared = setting.make().shared_fit()
     if shared is None:
-        return setting
+        return setting.model, repr(without_recency(setting.make()))
     if shared.computation == "spectrum":  # the spectrum is kept: each model is a group of its own
         return shared, setting.model
     return shared.key, shared.reading == "two_steps"
@@ -166,58 +180,73 @@ class GroupRunner:
         return self._by_path if len({inverse_key(model) for model in models}) > 1 else self._by_inverse
 
     def _by_fits(self, models: list[Recommender]) -> list[float | None]:
-        return [self._fitted_value(model, self.log) for model in models]
+        return self._fitted_values(models, self.log)
 
-    def _fitted_value(self, model: Recommender, source: Any) -> float | None:
-        """The metric of a model that is fitted on a source; None where its observer stopped the training."""
-        observer = self.observers.get(Setting.of(model.name, model.params()))
-        between = None if observer is None else observer.between(self._weights_value)
+    def _fitted_values(self, models: Sequence[Recommender], source: Any) -> list[float | None]:
+        """The metric of models that are fitted on a source, those that differ in recency alone once."""
+        values: dict[int, float | None] = {}
+        for alike in _alike(models):
+            values |= dict(zip(map(id, alike), self._values_of_fit(alike, source), strict=True))
+        return [values[id(model)] for model in models]
+
+    def _values_of_fit(self, alike: list[Recommender], source: Any) -> list[float | None]:
+        """The metric of models that differ in recency alone; None where their observers stopped the training."""
+        split, metrics, options = self.task.split, (self.task.metric,), self.task.fit_options
+        observers = [self.observers.get(Setting.of(model.name, model.params())) for model in alike]
+        if all(observer is None for observer in observers):
+            _, measured = measure_recencies(alike, source, split, metrics, options)
+            return [_mean(result) for result in measured]
+        return [self._observed_value(model, source, each) for model, each in zip(alike, observers, strict=True)]
+
+    def _observed_value(self, model: Recommender, source: Any, observer: EpochObserver | None) -> float | None:
+        """The metric of a model whose training is observed; None where it was stopped."""
+        between = None
+        if observer is not None:
+            between = observer.between(lambda weights: self._weights_value(weights, model.recency_rule()))
         try:
-            report, (values, _) = measure_fit(
+            report, measured = measure_fit(
                 model, source, self.task.split, (self.task.metric,), self.task.fit_options, between
             )
         except StoppedEarly:
             return None
         if observer is not None:
-            observer.finish(len(report.objectives), float(values.mean()))
-        return float(values.mean())
+            observer.finish(len(report.objectives), _mean(measured))
+        return _mean(measured)
 
-    def _weights_value(self, weights: Weights) -> float:
-        """The metric of weights in the middle of a training."""
-        values, _ = measure_weights(weights, self.log, self.task.split, (self.task.metric,), self.threads)
-        return float(values.mean())
+    def _weights_value(self, weights: Weights, recency: Recency) -> float:
+        """The metric of weights, such as those in the middle of a training."""
+        return _mean(measure_weights(weights, self.log, self.task.split, (self.task.metric,), self.threads, recency))
 
     def _by_spectrum(self, models: list[Spectral]) -> list[float | None]:
         kind, first = models[0], largest_rank(self.log)
         spectrum = self.spectrum(kind.target, max(model.pairs_needed or first for model in models), kind.recipe())
         while not all(model.is_served_by(spectrum) for model in models):
             spectrum = self.spectrum(kind.target, 2 * spectrum.rank, kind.recipe())
-        return [self._fitted_value(model, spectrum) for model in models]
+        return self._fitted_values(models, spectrum)
 
     def _by_sequence(self, models: list[Recommender]) -> list[float | None]:
         """Models that start from each other's weights; one that fails, for its numbers or for memory, has no value."""
-        shared = [(model, model.shared_fit()) for model in models]
-        ordered = sorted((fit.order, at, model) for at, (model, fit) in enumerate(shared) if fit is not None)
+        shared = [(alike, alike[0].shared_fit()) for alike in _alike(models)]
+        ordered = sorted((fit.order, at, alike) for at, (alike, fit) in enumerate(shared) if fit is not None)
         first = shared[0][1]
         assert first is not None
         assert first.source is not None
         source, values = first.source(self.log), dict[int, float | None]()
-        for _, at, model in ordered:
+        for _, _, alike in ordered:
             try:
-                values[at] = self._fitted_value(model, source)
+                values |= dict(zip(map(id, alike), self._values_of_fit(alike, source), strict=True))
             except (MemoryBudgetError, NumericalError) as error:
                 self.last_error = error
-                warn(f"{model!r} has no value: {error}")
-                values[at] = None
-        return [values[at] for at in range(len(models))]
+                warn(f"{alike[0]!r} has no value: {error}")
+        return [values.get(id(model)) for model in models]
 
     def _by_inverse(self, models: list[InverseModel]) -> list[float | None]:
         """Models that are fitted from the inverse come first: the shared weights then take its memory."""
         inverse = self.inverses.invert(models)
         values: dict[int, float | None] = {}
         fitted = [model for model in models if not reads_heads(model)]
-        for model in sorted(fitted, key=lambda model: -model.params().get("rank", 0)):
-            values[id(model)] = self._fitted_value(model, inverse)
+        fitted.sort(key=lambda model: -model.params().get("rank", 0))
+        values |= dict(zip(map(id, fitted), self._fitted_values(fitted, inverse), strict=True))
         heads = [model for model in models if reads_heads(model)]
         if heads:
             measured = measure_inverse(inverse, heads, self.task.split, (self.task.metric,), self.threads)
@@ -237,12 +266,12 @@ class GroupRunner:
         times: dict[str, Any] = {"decay": recipe.decay, "decay_unit": str(recipe.decay_unit), "floor": recipe.floor}
         shared = Tempered(l2=penalties.l2, dropout=penalties.dropout, user_power=recipe.user_power, **times)
         shared.fit(self.log, solver=local.NAME, **self.task.fit_options)
-        values: dict[int, float | None] = {}
-        for model in lean:
-            if isinstance(model, TwoStep):
-                values[id(model)] = self._weights_value(self._second_step(shared, model))
-            else:
-                values[id(model)] = self._fitted_value(model, shared)
+        two_steps = [model for model in lean if isinstance(model, TwoStep)]
+        others = [model for model in lean if not isinstance(model, TwoStep)]
+        values = dict(zip(map(id, others), self._fitted_values(others, shared), strict=True))
+        for alike in _alike(two_steps):
+            weights = self._second_step(shared, alike[0])
+            values |= {id(model): self._weights_value(weights, model.recency_rule()) for model in alike}
         return [values.get(id(model)) for model in models]
 
     def _second_step(self, first: Recommender, model: TwoStep) -> Weights:
@@ -258,28 +287,33 @@ class GroupRunner:
         ranks = [model.directions for model in fitting]
         basis = self.inverses.directions(max(ranks))  # before the inverse takes its memory
         inverse = self.inverses.invert(fitting)
-        by_mixture: dict[tuple[float, float, int], list[TwoStep]] = {}
-        for model, rank in zip(fitting, ranks, strict=True):
-            by_mixture.setdefault((model.second, model.low_pass, rank), []).append(model)
         counts = inverse.solved.counts
-        mixtures = [
-            Mixture(*key, np.array([user_weights.popularity(counts, model.item_power) for model in same]))
-            for key, same in by_mixture.items()
-        ]
         weights = Mixtures(inverse.into_shared_weights(self.threads), basis)
-        measured = measure(
-            lambda rows, rules, k: weights.heads(mixtures, rows, rules, k, self.threads),
-            self.log, self.task.split, (self.task.metric,), len(fitting),
+        values: dict[int, float | None] = {}
+        for recency, same in by_recency(fitting).items():
+            by_mixture: dict[tuple[float, float, int], list[TwoStep]] = {}
+            for model in same:
+                by_mixture.setdefault((model.second, model.low_pass, model.directions), []).append(model)
+            mixtures = [
+                Mixture(*key, np.array([user_weights.popularity(counts, model.item_power) for model in alike]))
+                for key, alike in by_mixture.items()
+            ]
+            measured = self._measured(partial(weights.heads, mixtures), len(same), recency)
+            values |= _by_id(by_mixture.values(), measured)
+        return [values.get(id(model)) for model in models]
+
+    def _measured(self, heads: Callable[..., Iterable[Best]], number: int, recency: Recency) -> list[Measured]:
+        """The metric of heads that are ranked together; `heads` takes histories, eligible items, k and threads."""
+        return measure(
+            lambda rows, rules, k: heads(rows, rules, k, self.threads),
+            self.log, self.task.split, (self.task.metric,), number, recency,
         )  # fmt: skip
-        return _in_order(models, by_mixture.values(), measured)
 
     def _by_path(self, models: list[InverseModel]) -> list[float | None]:
         """Models of several l2 whose penalties are multiples of each other, by one eigendecomposition."""
         recipe, first, _ = models[0].formula()
-        data, by_l2 = self.inverses.data(recipe), dict[float, list[InverseModel]]()
+        data = self.inverses.data(recipe)
         d, counts = squares(data), item_counts(data)
-        for model in models:
-            by_l2.setdefault(model.formula().penalties.l2, []).append(model)
         path = ridge_path.decompose(
             data,
             first.of(d) / first.l2,
@@ -288,29 +322,45 @@ class GroupRunner:
             dtype=self.task.dtype,
             threads=self.threads,
         )
-        scales = {}
-        for (l2, same), c in zip(by_l2.items(), path.diagonals(list(by_l2)), strict=True):
-            check_finite(c)
-            formulas = [model.formula() for model in same]
-            scales[l2] = np.array([each.head(c, each.penalties.of(d), d, counts)[0] / c for each in formulas])
+        every_l2 = list(dict.fromkeys(model.formula().penalties.l2 for model in models))
+        diagonals = dict(zip(every_l2, path.diagonals(every_l2), strict=True))
+        values: dict[int, float | None] = {}
+        for recency, same in by_recency(models).items():
+            scales, by_l2 = {}, dict[float, list[InverseModel]]()
+            for model in same:
+                by_l2.setdefault(model.formula().penalties.l2, []).append(model)
+            for l2, alike in by_l2.items():
+                c = diagonals[l2]
+                check_finite(c)
+                formulas = [model.formula() for model in alike]
+                scales[l2] = np.array([each.head(c, each.penalties.of(d), d, counts)[0] / c for each in formulas])
+            measured = self._measured(partial(_on_path, path, scales), len(same), recency)
+            values |= _by_id(by_l2.values(), measured)
+        return [values[id(model)] for model in models]
 
-        def rank(rows: Any, rules: Eligible, k: int) -> Iterator[Best]:
-            prepared = path.prepare(rows)
-            for l2, factors in scales.items():
-                yield from heads_by_scores(path.scores(prepared, l2), factors, rules, k, threads=self.threads)
 
-        measured = measure(rank, self.log, self.task.split, (self.task.metric,), len(models))
-        return _in_order(models, by_l2.values(), measured)
+def _on_path(
+    path: ridge_path.RidgePath, scales: dict[float, Float64], rows: Any, rules: Eligible, k: int, threads: int
+) -> Iterator[Best]:
+    """The lists of each head of each l2 of a path."""
+    prepared = path.prepare(rows)
+    for l2, factors in scales.items():
+        yield from heads_by_scores(path.scores(prepared, l2), factors, rules, k, threads=threads)
+
+
+def _alike(models: Iterable[Model]) -> list[list[Model]]:
+    """Models that differ in recency alone together, in the order of their first models."""
+    groups: dict[Any, list[Model]] = {}
+    for model in models:
+        groups.setdefault((type(model), repr(without_recency(model))), []).append(model)
+    return list(groups.values())
 
 
 def _mean(measured: Measured) -> float:
     return float(measured[0].mean())
 
 
-def _in_order(
-    models: Sequence[Recommender], parts: Iterable[Sequence[Recommender]], measured: list[Measured]
-) -> list[float | None]:
-    """The values of models that were measured part by part, in the order of the models; None where not measured."""
+def _by_id(parts: Iterable[Sequence[Recommender]], measured: list[Measured]) -> dict[int, float | None]:
+    """The values of models that were measured part by part."""
     ordered = (model for part in parts for model in part)
-    values = {id(model): _mean(result) for model, result in zip(ordered, measured, strict=True)}
-    return [values.get(id(model)) for model in models]
+    return {id(model): _mean(result) for model, result in zip(ordered, measured, strict=True)}

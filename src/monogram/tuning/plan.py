@@ -84,7 +84,7 @@ class SearchPlan:
     steps : the groups in their order, with the way each is tried
     candidates : where one eigendecomposition could replace several inverses, and whether it does
     gram : bytes of the Gram that is kept for all inverses; 0 where each inverse makes its own
-    grams : how many Grams are made, one after the other: a new one wherever user_power changes
+    grams : how many Grams are made, one after the other: a new one wherever user_power or decay changes
     """
 
     steps: tuple[Step, ...]
@@ -117,7 +117,7 @@ class SearchPlan:
         lines += [f"  {candidate}" for candidate in self.candidates]
         lines += self._inverses()
         if self.gram:
-            number = "the Gram is made once" if self.grams < 2 else f"{self.grams} Grams are made as user_power changes"
+            number = "the Gram is made once" if self.grams < 2 else f"{self.grams} Grams are made as {self._varied()}"
             lines.append(f"  {number}, and kept ({show(self.gram)})")
         if count["students"]:
             lines.append(f"  {_number(count['students'], 'student')}, from the inverse of their group")
@@ -130,6 +130,12 @@ class SearchPlan:
         if count["alone"]:
             lines.append(f"  {_number(count['alone'], 'setting')} fitted alone: {_names(self._settings('alone'))}")
         return "\n".join([*lines, "what is tried after it depends on what it finds"])
+
+    def _varied(self) -> str:
+        """Which parameters of the recipe change."""
+        recipes = [keys[0][0] for step in self.steps if step.way != "spectrum" and (keys := inverse_keys(step.group))]
+        names = [name for name in ("user_power", "decay") if len({getattr(each, name) for each in recipes}) > 1]
+        return f"{' and '.join(names)} change{'' if len(names) > 1 else 's'}"
 
     def _settings(self, way: str) -> list[Setting]:
         return [setting for step in self.steps if step.way == way for setting in step.group]

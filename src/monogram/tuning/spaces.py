@@ -7,6 +7,7 @@ factors of 1 − p, powers as they are. On that scale the distance between neigh
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ParameterError
+from monogram.models.base import COMMON
 from monogram.models.parameters import search_axes
 from monogram.models.registry import model_class
 from monogram.models.search_axes import RANKS, Search
@@ -47,11 +49,13 @@ class Axis:
     values : coarse, ascending where they are numbers
     scale : as of `Search`; "given" for values of the caller, which are not refined
     free : whether another value costs no new fit; all values are then tried wherever the other axes are refined
+    apart : whether it is tried with the middle or the best values of the other axes only; see `Search`
     """
 
     values: tuple[Any, ...]
     scale: str = "factor"
     free: bool = False
+    apart: bool = False
 
     @property
     def step(self) -> float:
@@ -96,6 +100,7 @@ def space(
     own_values: Mapping[str, Any],
     *,
     shift: bool = False,
+    order: bool = False,
 ) -> Space:
     """The axes of a model on a log, by parameter, in the order in which they are searched.
 
@@ -106,6 +111,8 @@ def space(
     singular_values : the leading singular values for a target and a rank (fewer where there are fewer)
     own_values : values of parameters to try as they are: a list, or a single value
     shift : whether the validation part can measure a shift in popularity; else axes that need it are left out
+    order : whether the order of events is known, and the validation part is later than train; else axes that need it
+        are left out
     """
     known = model_class(name)().params()
     own = {parameter: Axis(_several(values), "given") for parameter, values in own_values.items()}
@@ -115,21 +122,29 @@ def space(
             f"{name} has no parameter {unknown[0]!r} to search; its parameters are {', '.join(known) or 'none'}"
         )
     _check(name, own)
-    axes = _declared(name, log, singular_values, own, shift) | own
-    if known and not axes:
+    axes = _declared(name, log, singular_values, own, shift, order) | own
+    common = {field.name for kind in COMMON for field in dataclasses.fields(kind)}
+    rest = [parameter for parameter in known if parameter not in common]
+    if not own and set(axes) <= common:
+        if not rest:
+            return {}
         raise ParameterError(
             f"{name} declares no search axes; give space={{{name!r}: {{...}}}} with values of its parameters "
-            f"({', '.join(known)}), or declare axes with param(..., search=Search(...))"
+            f"({', '.join(rest)}), or declare axes with param(..., search=Search(...))"
         )
     return axes
 
 
-def _declared(name: str, log: Interactions, singular_values: SingularValues, own: Space, shift: bool) -> Space:
+def _declared(
+    name: str, log: Interactions, singular_values: SingularValues, own: Space, shift: bool, order: bool
+) -> Space:
     """The axes that the class of a model declares, evaluated on a log; given values replace their axis."""
     return {
         parameter: own[parameter] if parameter in own else _axis(search, log, singular_values)
         for parameter, search in search_axes(model_class(name)).items()
-        if (shift or not search.only_with_shift) and not any(other in own for other in search.unless)
+        if (shift or not search.only_with_shift)
+        and (order or not search.only_with_order)
+        and not any(other in own for other in search.unless)
     }
 
 
@@ -143,7 +158,7 @@ def _axis(search: Search, log: Interactions, singular_values: SingularValues) ->
         values = _ascending((factor * unit for factor in search.values), search.scale)
     if math.isfinite(search.largest):
         values = _within(values, max(1, int(search.largest * min(log.matrix.shape))))
-    return Axis(values, search.scale, search.free)
+    return Axis(values, search.scale, search.free, search.apart)
 
 
 def largest_rank(log: Interactions) -> int:
@@ -199,27 +214,45 @@ def _several(values: Any) -> tuple[Any, ...]:
 
 
 def coarse(name: str, axes: Space) -> list[Setting]:
-    """Every combination of the coarse values, those in the middle first."""
-    lists = [_from_the_middle(list(axis.values)) for axis in axes.values()]
-    return _settings(name, axes, itertools.product(*lists))
+    """Every combination of the coarse values, those in the middle first.
+
+    The axes apart have their first value in these combinations; their own combinations follow the first setting.
+    """
+    middle_first = [_from_the_middle(list(axis.values)) for axis in axes.values()]
+    apart = [axis.values if axis.apart else values[:1] for axis, values in _paired(axes, middle_first)]
+    grid = [axis.values[:1] if axis.apart else values for axis, values in _paired(axes, middle_first)]
+    return _settings(name, axes, [*itertools.product(*apart), *itertools.product(*grid)])
 
 
 def finer(name: str, axes: Space, best: Mapping[str, Any], share: float) -> list[Setting]:
-    """Every combination around the best setting, at a share of the coarse steps."""
-    lists = [axis.around(best[parameter], share) for parameter, axis in axes.items()]
-    return _settings(name, axes, itertools.product(*lists))
+    """Every combination around the best setting, at a share of the coarse steps.
+
+    The axes apart have their best values in these combinations; their own combinations have the best values of the
+    other axes.
+    """
+    near = [axis.around(best[parameter], share) for parameter, axis in axes.items()]
+    alone = [[best[parameter]] for parameter in axes]
+    points: list[tuple[Any, ...]] = []
+    for apart in (False, True):
+        chosen = zip(axes.values(), near, alone, strict=True)
+        points += itertools.product(*(around if axis.apart == apart else own for axis, around, own in chosen))
+    return _settings(name, axes, points)
+
+
+def _paired(axes: Space, values: list[list[Any]]) -> Iterable[tuple[Axis, list[Any]]]:
+    return zip(axes.values(), values, strict=True)
 
 
 def _settings(name: str, axes: Space, points: Iterable[tuple[Any, ...]]) -> list[Setting]:
-    """The settings of points; a point outside the bounds of the model is left out."""
-    settings = []
+    """The settings of points, each once; a point outside the bounds of the model is left out."""
+    settings: dict[Setting, None] = {}
     for point in points:
         try:
-            settings.append(Setting.of(name, dict(zip(axes, point, strict=True))))
+            settings[Setting.of(name, dict(zip(axes, point, strict=True)))] = None
         except ParameterError:
             if all(axis.scale == "given" for axis in axes.values()):
                 raise
-    return settings
+    return list(settings)
 
 
 def _from_the_middle(values: list[Any]) -> list[Any]:
