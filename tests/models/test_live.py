@@ -38,7 +38,7 @@ def test_the_weights_are_those_of_the_changed_model(world, solver, parameters):
 )  # fmt: skip
 def test_the_kin_of_deql_have_its_b(world, kind, b, solver):
     model = kind(l2=3, dropout=0.25).fit(world, solver=solver, dtype="float64")
-    assert live.parameters(model) == {"b": b}
+    assert live.parameters(model) == {"b": b, "repeat": 0.0}
     rows, every = model.log_.matrix[:20], np.arange(25)
     for other in (0.7, b):
         wanted = mg.DEQL(l2=3, dropout=0.25, b=other).fit(world, solver=solver, dtype="float64").weights_
@@ -61,10 +61,12 @@ def test_no_square_array_is_made(world):
 
 
 def test_what_can_be_changed(world):
-    assert live.parameters(mg.DEQL(b=0.4).fit(world)) == {"a": 1.0, "b": 0.4, "zero_diagonal": False}
-    assert live.parameters(mg.EASE().fit(world)) == {}
-    assert live.parameters(mg.EDLAE(dropout=0).fit(world)) == {}
-    assert live.parameters(mg.DLAE().fit(world, solver="matrix_free")) == {}, "it has no diagonal of C"
+    own = {"a": 1.0, "b": 0.4, "zero_diagonal": False, "repeat": 0.0}
+    assert live.parameters(mg.DEQL(b=0.4).fit(world)) == own
+    assert live.parameters(mg.EASE(repeat=2).fit(world)) == {"repeat": 2.0}
+    assert live.parameters(mg.EDLAE(dropout=0).fit(world)) == {"repeat": 0.0}
+    alone = live.parameters(mg.DLAE().fit(world, solver="matrix_free"))
+    assert alone == {"repeat": 0.0}, "it has no diagonal of C"
     assert live.parameters(mg.Popularity().fit(world)) == {}
     assert live.parameters(mg.DEQL().fit(world).prune(5)) == {}
     with pytest.raises(ParameterError, match="did you mean b"):
@@ -80,7 +82,8 @@ def ordered(world):
 
 def test_recency_can_be_changed_where_the_order_is_known(world):
     model = mg.DEQL(b=0.4).fit(ordered(world))
-    assert live.parameters(model) == {"a": 1.0, "b": 0.4, "zero_diagonal": False, "recency": 0.0, "half_life": None}
+    own = {"a": 1.0, "b": 0.4, "zero_diagonal": False, "repeat": 0.0}
+    assert live.parameters(model) == own | {"recency": 0.0, "half_life": None}
     assert live.parameters(mg.ItemKNN().fit(ordered(world))) == {"recency": 0.0, "half_life": None}
     assert live.parameters(mg.Popularity().fit(ordered(world))) == {}, "its scores do not depend on the history"
     assert live.recency(model, {"recency": 0.5, "b": 1.0}) == mg.DEQL(recency=0.5).recency_rule()

@@ -180,7 +180,7 @@ def test_models_and_the_card(server, model):
     assert first["updates"] is None
     card = server.client.get("/v1/models/shop").json()
     assert card["parameters"] == model.params()
-    assert card["live"] == {"a": 1.0, "b": 0.5, "zero_diagonal": False}
+    assert card["live"] == {"a": 1.0, "b": 0.5, "zero_diagonal": False, "repeat": 0.0}
     assert card["events"] == model.log_.n_events
     assert card["report"]["residual"] == model.report_.residual
     assert card["columns"] == ["title", "shelf"]

@@ -37,6 +37,7 @@ from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe
 from monogram.models.registry import names_of
 from monogram.models.report import Pruning, Report, ReportBuilder
+from monogram.models.repeats import RepeatParameter
 from monogram.models.search_axes import RECENCY
 from monogram.models.timed import TimeKernelParameters
 from monogram.planning.cost import Cost, counting
@@ -100,7 +101,7 @@ class Recommender:
 
     def __repr__(self) -> str:
         """The class and its parameters; those that all models have, only where they are set."""
-        common = {field.name for kind in COMMON for field in dataclasses.fields(kind)}
+        common = {field.name for kind in (*COMMON, RepeatParameter) for field in dataclasses.fields(kind)}
         fields = sorted(dataclasses.fields(self), key=lambda field: field.name in common)
         shown = [
             f"{field.name}={getattr(self, field.name)!r}"

@@ -9,8 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
+from monogram.data.spans import in_unit_of, parse_span
 from monogram.engine.gram.cosine import Cosines
+from monogram.engine.runtime.arrays import Float64
 from monogram.engine.topk import column_topk
+from monogram.errors import DataError, Message, Option, ParameterError
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
@@ -19,6 +22,7 @@ from monogram.models.search_axes import Search
 from monogram.planning.iterative_costs import neighbours
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size
+from monogram.ranking import NO_RECENCY, Recency
 from monogram.weights import Fixed, Sparse, Weights
 
 
@@ -26,14 +30,48 @@ from monogram.weights import Fixed, Sparse, Weights
 class Popularity(Recommender):
     """Popularity: the score of an item is its total weight in the log (in a binary log its number of users).
 
-    All users have the same scores.
+    With half_life the list is that of trending items: an event counts 2^(−age/half_life), its age measured from the
+    latest event of the log. A pair that was repeated counts at its last time. All users have the same scores.
     """
 
     name: ClassVar[str] = "popularity"
+    half_life: str | None = param(
+        None, "age at which an event of the log counts half, such as '30d'; by default all count the same", span=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.half_life is not None and parse_span(self.half_life).in_events:
+            raise ParameterError(
+                f"half_life = {self.half_life!r}; expected a duration such as '30d', or a number in the unit of the "
+                "log's times: the age of an event is measured from the latest event of all users"
+            )
+
+    def recency_rule(self) -> Recency:
+        """No recency: the scores do not depend on the history."""
+        return NO_RECENCY
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         matrix = inputs.log.matrix
-        return Fixed(np.bincount(matrix.indices, matrix.data, matrix.shape[1]).astype(np.float64))
+        weights = matrix.data if self.half_life is None else matrix.data * _halvings(inputs.log, self.half_life)
+        return Fixed(np.bincount(matrix.indices, weights, matrix.shape[1]).astype(np.float64))
+
+
+def _halvings(log: Interactions, half_life: str) -> Float64:
+    """The factor 2^(−age/half_life) of each event of a log."""
+    latest = log.latest
+    if latest is None:
+        order = ", only an order of the events of each user" if log.has_order else ""
+        raise DataError(
+            Message(
+                f"half_life = '{half_life}' needs times, but this log has none{order}; name the column of times when "
+                "it is read, with ",
+                Option("time"),
+                ", or leave half_life out",
+            )
+        )
+    ages = (latest.max() - latest) / in_unit_of(parse_span(half_life), latest, log.time_unit)
+    return np.asarray(0.5**ages)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -28,6 +28,7 @@ from monogram.models.local import warm as warm_local
 from monogram.models.matrix_free import fit_matrix_free
 from monogram.models.parameters import param
 from monogram.models.recipe import Penalties
+from monogram.models.repeats import RepeatParameter
 from monogram.models.report import FROZEN, Pruning, Report, ReportBuilder
 from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
 from monogram.models.timed import TimeKernelParameters
@@ -43,12 +44,15 @@ ITEM_POWER = Search(tuple(step / 20 for step in range(-8, 9)), "plain", free=Tru
 
 
 @dataclass(kw_only=True, eq=False)
-class FullRank(InverseModel):
+class FullRank(RepeatParameter, InverseModel):
     """Base class of the full-rank models: W = B·diag(θ) + diag(δ), computed from one inverse.
 
     The weights contain the inverse, so that they can be updated exactly (`models.updates`). Two solvers compute no
     inverse: "local" regresses each item on a few others (`models.local`), "matrix_free" solves a linear system for each
     history (`models.matrix_free`).
+
+    `repeat` is added to the diagonal of W: the score of an item of the history rises by that times its weight in the
+    history. It counts in lists with exclude_seen=False.
     """
 
     on_cluster: ClassVar[bool] = True
@@ -141,7 +145,7 @@ class FullRank(InverseModel):
     ) -> Self:
         """A new model fitted on the same log with other parameters; this model does not change.
 
-        Another head (a, b, zero_diagonal, item_power) needs no factorisation. Another l2 or dropout needs one
+        Another head (a, b, zero_diagonal, item_power, repeat) needs no factorisation. Another l2 or dropout needs one
         factorisation and the Gram, which `fit(..., keep_gram=True)` keeps; a local or matrix-free model is refitted on
         its log and needs no Gram. Another user_power needs another Gram: fit a new model on the log. For a model of
         another class, `fit` accepts this model in place of the log: `DEQL(l2=50).fit(model)`.
@@ -268,7 +272,7 @@ class EASE(TimeKernelParameters, FullRank):
 
     def formula(self) -> Formula:
         """S, l2, and a zero diagonal."""
-        return Formula(self.recipe(), Penalties(self.l2), ZeroDiagonal())
+        return Formula(self.recipe(), Penalties(self.l2), self.with_repeat(ZeroDiagonal()))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -286,7 +290,7 @@ class EDLAE(TimeKernelParameters, FullRank):
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a zero diagonal."""
-        return Formula(self.recipe(), Penalties(self.l2, self.dropout), ZeroDiagonal())
+        return Formula(self.recipe(), Penalties(self.l2, self.dropout), self.with_repeat(ZeroDiagonal()))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -304,7 +308,7 @@ class DLAE(TimeKernelParameters, FullRank):
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a free diagonal."""
-        return Formula(self.recipe(), Penalties(self.l2, self.dropout), FreeDiagonal())
+        return Formula(self.recipe(), Penalties(self.l2, self.dropout), self.with_repeat(FreeDiagonal()))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -338,7 +342,7 @@ class DEQL(TimeKernelParameters, FullRank):
     def formula(self) -> Formula:
         """S, l2 and dropout, and the optimum of the decoupled loss."""
         head = self._head()
-        return Formula(self.recipe(), head.penalties, head)
+        return Formula(self.recipe(), head.penalties, self.with_repeat(head))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -371,4 +375,5 @@ class Tempered(TimeKernelParameters, FullRank):
         """S with weights of users, l2 and dropout, and the head of EDLAE or DEQL times a power of popularity."""
         penalties = Penalties(self.l2, self.dropout)
         head: Head = DecoupledLoss(penalties, b=self.b) if self.b > 0 else ZeroDiagonal()
-        return Formula(self.recipe(self.user_power), penalties, PopularityScaled(head, self.item_power))
+        head = self.with_repeat(PopularityScaled(head, self.item_power))
+        return Formula(self.recipe(self.user_power), penalties, head)

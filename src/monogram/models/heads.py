@@ -98,3 +98,21 @@ class PopularityScaled:
         theta, delta = self.head(c, penalties, d, counts)
         factors = user_weights.popularity(counts, self.item_power)
         return theta * factors, delta * factors
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Another head, with a number added to the diagonal: δ + repeat."""
+
+    head: Head
+    repeat: float
+
+    @property
+    def needs_diagonal(self) -> bool:
+        """Whether the other head needs c = diag C."""
+        return bool(self.head.needs_diagonal)
+
+    def __call__(self, c: Float64, penalties: Float64, d: Float64, counts: Float64) -> tuple[Float64, Float64]:
+        """θ and δ."""
+        theta, delta = self.head(c, penalties, d, counts)
+        return theta, delta + self.repeat

@@ -109,7 +109,7 @@ def _as_deql(model: FullRank) -> bool:
 def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
     """The weights of `model.changed(**changed)`, to rounding, over the arrays that the model holds.
 
-    For EDLAE and DLAE those of DEQL with the same l2 and dropout, and the b given. `recency` and `half_life` change no
+    For EDLAE and DLAE those of DEQL with the same l2, dropout and repeat, and the b given. `recency` and `half_life` change no
     weights.
 
     Parameters
@@ -141,5 +141,6 @@ def _check_names(model: Recommender, changed: dict[str, Any]) -> None:
 def _changed_head(model: FullRank, changed: dict[str, Any]) -> Head:
     if _as_deql(model) and "b" in changed:
         penalties = model.formula().penalties
-        return DEQL(l2=penalties.l2, dropout=penalties.dropout, **changed).formula().head
+        settings = {"repeat": model.repeat} | changed
+        return DEQL(l2=penalties.l2, dropout=penalties.dropout, **settings).formula().head
     return type(model)(**(model.params() | changed)).formula().head

@@ -55,4 +55,5 @@ class RDLAE(TimeKernelParameters, FullRank):
 
     def formula(self) -> Formula:
         """S, l2 and dropout, and a bounded diagonal."""
-        return Formula(self.recipe(), Penalties(self.l2, self.dropout), BoundedDiagonal(self.relax))
+        head = self.with_repeat(BoundedDiagonal(self.relax))
+        return Formula(self.recipe(), Penalties(self.l2, self.dropout), head)

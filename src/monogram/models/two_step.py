@@ -27,6 +27,7 @@ from monogram.models.local import fit_local
 from monogram.models.local import warm as warm_local
 from monogram.models.parameters import param
 from monogram.models.recipe import Penalties
+from monogram.models.repeats import RepeatParameter
 from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
 from monogram.models.timed import TimeKernelParameters
@@ -45,7 +46,7 @@ DIRECTIONS = Search((256,), "whole", largest=0.25, order=1)  # a projection on a
 
 
 @dataclass(kw_only=True, eq=False)
-class TwoStep(TimeKernelParameters, InverseModel):
+class TwoStep(TimeKernelParameters, RepeatParameter, InverseModel):
     """Two-step regression, new in Monogram: W = ((1 − second)·B + second·B² + low_pass·VVᵀ)·diag(n^item_power).
 
     B regresses every item on all others: it minimises Σ_u w_u‖x_u − x_u·B‖² + ‖Λ^½B‖² with diag B = 0, with the user
@@ -57,7 +58,7 @@ class TwoStep(TimeKernelParameters, InverseModel):
     square roots of the sums of its row and its column. VVᵀ is a low-pass filter: it projects a history on the leading
     directions of all histories. By default low_pass is 0.
 
-    n is max(number of users of an item, ½).
+    n is max(number of users of an item, ½). `repeat` is added to the diagonal of W.
     """
 
     name: ClassVar[str] = "two_step"
@@ -124,13 +125,13 @@ class TwoStep(TimeKernelParameters, InverseModel):
         if chosen.solver == local.NAME:
             sparse = fit_local(self.formula(), inputs, options, report, chosen.bytes)
             factors = user_weights.popularity(item_counts(log.matrix), self.item_power)
-            return TwoStepSparse(sparse.matrix, self.second, factors, basis)
+            return TwoStepSparse(sparse.matrix, self.second, factors, basis, self.repeat)
         solved = solve(recipe, penalties, inputs, options, report, chosen)
         popularity = user_weights.popularity(solved.counts, self.item_power)
         first = solved.into_weights(log, head, options.threads)
         if isinstance(first, Dense):
-            return Dense(two_step_product(first.matrix, self.second, popularity, basis))
-        weights = TwoStepDual(first, self.second, popularity, basis)
+            return Dense(two_step_product(first.matrix, self.second, popularity, basis, self.repeat))
+        weights = TwoStepDual(first, self.second, popularity, basis, self.repeat)
         _check_scores(weights, log, options.threads, report)
         return weights
 

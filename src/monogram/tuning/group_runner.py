@@ -279,7 +279,7 @@ class GroupRunner:
         assert isinstance(first.weights_, Local)
         basis = math.sqrt(model.low_pass) * self.inverses.directions(model.directions)[:, : model.directions]
         factors = user_weights.popularity(item_counts(self.log.matrix), model.item_power)
-        return TwoStepSparse(first.weights_.matrix, model.second, factors, basis)
+        return TwoStepSparse(first.weights_.matrix, model.second, factors, basis, model.repeat)
 
     def _by_two_steps(self, models: list[TwoStep]) -> list[float | None]:
         """`TwoStep` models with the same first step."""

@@ -199,6 +199,9 @@ class MatrixFree(Weights):
         return None if self.diagonal is None else self.diagonal.values
 
     def _factors(self, c: Float64 | None) -> tuple[Float64, Float64]:
+        if c is None and self.head is not None:  # θ/c = ℓ and θ + δ do not depend on c
+            theta, delta = self.head(1 / self.penalties, self.penalties, self.system.d, self.counts)
+            return np.asarray(self.penalties, np.float64), theta + delta
         if c is None:
             return np.asarray(self.penalties, np.float64), np.ones(len(self.penalties))
         if self.head is None:

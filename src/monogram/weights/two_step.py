@@ -13,7 +13,7 @@ from monogram.weights.common import Tensors, Weights, batches, checked, joined, 
 
 
 class TwoStepWeights(Weights):
-    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f); the kinds differ in how they hold B.
+    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) + r·I; the kinds differ in how they hold B.
 
     Parameters
     ----------
@@ -21,26 +21,32 @@ class TwoStepWeights(Weights):
     share : s
     factors : f, above 0
     basis : G, n × some columns, or None
+    repeat : r, what an item of the history adds to its own score
     dtype : of an empty basis
     """
 
     linear = True
 
-    def __init__(self, first: Any, share: float, factors: Float64, basis: Float | None, dtype: Any) -> None:
-        self.first, self.share, self.factors = first, share, factors
+    def __init__(
+        self, first: Any, share: float, factors: Float64, basis: Float | None, repeat: float, dtype: Any
+    ) -> None:
+        self.first, self.share, self.factors, self.repeat = first, share, factors, repeat
         self.basis = np.zeros((len(factors), 0), dtype) if basis is None else basis
 
     @staticmethod
-    def stored(tensors: Tensors, items: int) -> tuple[float, Float64, Float | None]:
-        """Share, factors and basis from stored arrays, checked."""
+    def stored(tensors: Tensors, items: int) -> tuple[float, Float64, Float | None, float]:
+        """Share, factors, basis and repeat from stored arrays, checked."""
         share, factors = float(checked(tensors, "share", (1,))[0]), checked(tensors, "factors", (items,))
         if not 0 <= share <= 1:
             raise ModelFileError(f"the file's weights have a share of {share:g}; expected one between 0 and 1")
         if not (factors > 0).all():
             raise ModelFileError("the file's weights have a factor of an item that is not above 0")
+        repeat = float(checked(tensors, "repeat", (1,))[0]) if "repeat" in tensors else 0.0
+        if not 0 <= repeat < np.inf:
+            raise ModelFileError(f"the file's weights have a repeat of {repeat:g}; expected a number of at least 0")
         basis = tensors.get("basis")
         columns = basis.shape[1] if basis is not None and basis.ndim == 2 else 1
-        return share, factors, None if basis is None else checked(tensors, "basis", (items, columns))
+        return share, factors, None if basis is None else checked(tensors, "basis", (items, columns)), repeat
 
     @property
     def nbytes(self) -> int:
@@ -59,6 +65,8 @@ class TwoStepWeights(Weights):
         parts: list[list[Best]] = [[] for _ in thetas]
         for start, stop in batches(histories.shape[0], self.batch):
             scores, rules = self._ranking_scores(histories[start:stop], threads), part(eligible, start, stop)
+            if self.repeat:
+                scores += self._own_scores(histories[start:stop], 1 / self.factors)
             found = heads_by_scores(scores, thetas * self.factors, rules, k, threads=threads)
             for head, best in zip(parts, found, strict=True):
                 head.append(best)
@@ -66,11 +74,18 @@ class TwoStepWeights(Weights):
 
     def tensors(self) -> Tensors:
         tensors: Tensors = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
+        if self.repeat:
+            tensors["repeat"] = np.array([self.repeat])
         return tensors | {"basis": self.basis} if self.basis.size else tensors
 
     def _ranking_scores(self, rows: Csr, threads: int) -> Float:
         """Scores of histories without the item factors, by which lists are ranked."""
         raise TypeError(f"{type(self).__name__} must define _ranking_scores")
+
+    def _own_scores(self, rows: Csr, factors: Float64) -> Float64:
+        """What the items of the histories add to their own scores by `repeat`, times some factors."""
+        own = Csr((self.repeat * rows.data * factors[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
+        return np.asarray(own.toarray())
 
     def _projected(self, rows: Csr, items: Indices) -> Float64:
         """The scores of the low-pass projection, hGGᵀ, for some items, in float64."""

@@ -22,7 +22,7 @@ ROWS = 1024  # rows of the weights to which the projection is added at once, to 
 
 
 class TwoStepDual(TwoStepWeights):
-    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) through the `Dual` of B, without forming B.
+    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) + r·I through the `Dual` of B, without forming B.
 
     The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹: in float64 for scores, in the precision of
     K⁻¹ for ranked lists.
@@ -33,25 +33,28 @@ class TwoStepDual(TwoStepWeights):
     share : s
     factors : f, above 0
     basis : G, n × some columns, or None
+    repeat : r, what an item of the history adds to its own score
     """
 
     kind = "twice"
     expansion = "whole"
     batch = BATCH
 
-    def __init__(self, first: Dual, share: float, factors: Float64, basis: Float | None = None) -> None:
-        super().__init__(first, share, factors, basis, first.inverse.dtype)
+    def __init__(
+        self, first: Dual, share: float, factors: Float64, basis: Float | None = None, repeat: float = 0.0
+    ) -> None:
+        super().__init__(first, share, factors, basis, repeat, first.inverse.dtype)
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, training: Csr) -> TwoStepDual:
         """Build from stored arrays."""
-        share, factors, basis = cls.stored(tensors, training.shape[1])
+        share, factors, basis, repeat = cls.stored(tensors, training.shape[1])
         first = Dual.from_tensors(tensors, training)
         if not ((first.scale < 0).all() and (first.own == 1).all()):
             raise ModelFileError(
                 "the file's two-step weights have a first step with θ ≠ 1 or δ ≠ 0; expected θ = 1 and δ = 0"
             )
-        return cls(first, share, factors, basis)
+        return cls(first, share, factors, basis, repeat)
 
     def error(self, histories: Csr, threads: int) -> float:
         """The largest error of the ranking scores on items outside the histories, relative to the largest score."""
@@ -68,6 +71,8 @@ class TwoStepDual(TwoStepWeights):
             first = self.first.score(rows, every, threads)
             mixed = self._mixed(first, self._exact(first.T, threads).T)[:, items]
             out[start:stop] = (mixed + self._projected(rows, items)) * self.factors[items]
+            if self.repeat:
+                out[start:stop] += self._own_scores(rows, np.ones(len(self.factors)))[:, items]
         return out
 
     def columns(self, items: Indices) -> Float64:
@@ -77,7 +82,9 @@ class TwoStepDual(TwoStepWeights):
             second = first - self._exact(first / c[:, None], threads)
             projected = self.basis @ self.basis[items[start:stop]].T.astype(np.float64)
             out[:, start:stop] = (1 - self.share) * first + self.share * second + projected
-        return out * self.factors[items]
+        out *= self.factors[items]
+        out[items, np.arange(len(items))] += self.repeat
+        return out
 
     def expanded_bytes(self, threads: int) -> int:
         return int(self.first.expanded_bytes(threads) + len(self.factors) ** 2 * self.first.inverse.dtype.itemsize)
@@ -92,7 +99,7 @@ class TwoStepDual(TwoStepWeights):
             )
         first = self.first.expand(budget=budget, threads=threads, stage=stage).matrix
         with parallel.blas_threads(threads):
-            return Dense(two_step_product(first, self.share, self.factors, self.basis))
+            return Dense(two_step_product(first, self.share, self.factors, self.basis, self.repeat))
 
     def _c(self) -> Float64:
         """The diagonal of C, from the scale −1/(c·ℓ)."""
@@ -141,8 +148,8 @@ def two_step_products(dual: Dual, rows: Csr, threads: int) -> tuple[Float, Float
     return first, multiply(dual.by_item, np.ascontiguousarray(solved[:, :size]), threads)
 
 
-def two_step_product(matrix: Float, share: float, factors: Float64, basis: Float | None) -> Float:
-    """The array ((1 − s)·B + s·B² + GGᵀ)·diag(f); the array of B is overwritten."""
+def two_step_product(matrix: Float, share: float, factors: Float64, basis: Float | None, repeat: float = 0.0) -> Float:
+    """The array ((1 − s)·B + s·B² + GGᵀ)·diag(f) + r·I; the array of B is overwritten."""
     out = matrix @ matrix
     out *= share
     matrix *= 1 - share
@@ -151,6 +158,8 @@ def two_step_product(matrix: Float, share: float, factors: Float64, basis: Float
         for start in range(0, len(out), ROWS):
             out[start : start + ROWS] += basis[start : start + ROWS] @ basis.T
     out *= factors.astype(out.dtype)
+    if repeat:
+        out[np.diag_indices(len(out))] += repeat
     return out
 
 

@@ -15,12 +15,14 @@ SCORES = 1 << 22  # scores of each step in memory at a time: 32 MB in float64
 
 
 class TwoStepSparse(TwoStepWeights):
-    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) with a sparse B; B² is not formed. See `TwoStepWeights`."""
+    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) + r·I with a sparse B; B² is not formed. See `TwoStepWeights`."""
 
     kind = "two_step_sparse"
 
-    def __init__(self, matrix: Csr, share: float, factors: Float64, basis: Float | None = None) -> None:
-        super().__init__(Sparse(matrix), share, factors, basis, matrix.dtype)
+    def __init__(
+        self, matrix: Csr, share: float, factors: Float64, basis: Float | None = None, repeat: float = 0.0
+    ) -> None:
+        super().__init__(Sparse(matrix), share, factors, basis, repeat, matrix.dtype)
         self.batch_invariant = not self.basis.size
 
     @classmethod
@@ -35,14 +37,19 @@ class TwoStepSparse(TwoStepWeights):
     def score(self, histories: Csr, items: Indices, threads: int) -> Float64:
         out = np.empty((histories.shape[0], len(items)))
         for start, stop in batches(len(out), self.batch):
-            out[start:stop] = self._ranking_scores(histories[start:stop], threads)[:, items] * self.factors[items]
+            rows = histories[start:stop]
+            out[start:stop] = self._ranking_scores(rows, threads)[:, items] * self.factors[items]
+            if self.repeat:
+                out[start:stop] += self._own_scores(rows, np.ones(len(self.factors)))[:, items]
         return out
 
     def columns(self, items: Indices) -> Float64:
         first = self.first.columns(items)
         second = self.first.matrix.astype(np.float64) @ first
         projected = self.basis @ self.basis[items].T.astype(np.float64)
-        return np.asarray(((1 - self.share) * first + self.share * second + projected) * self.factors[items])
+        out = np.asarray(((1 - self.share) * first + self.share * second + projected) * self.factors[items])
+        out[items, np.arange(len(items))] += self.repeat
+        return out
 
     def _ranking_scores(self, rows: Csr, threads: int) -> Float64:
         first, scores = two_steps(self.first.matrix, rows, threads=threads)
