@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.history import advice, parse_history
+from monogram.cli.history import advice, asked_at, parse_history
 from monogram.cli.output import print_json, print_stderr, print_table, print_unknown_ids
-from monogram.cli.shared_options import Json
+from monogram.cli.shared_options import AskedAt, Json
 from monogram.cli.suggestions import suggestion
 from monogram.errors import ParameterError, UnknownIdError
 
@@ -21,13 +21,19 @@ def command(
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Explain for this known user.")] = None,
     history: Annotated[
         str | None,
-        typer.Option("--history", metavar="A,B", help='Explain for this history, such as a,b or "a, with comma",b.'),
+        typer.Option(
+            "--history",
+            metavar="A,B",
+            help='Explain for this history, the oldest first, such as a,b or "a, with comma",b.',
+        ),
     ] = None,
+    at: AskedAt = None,
     as_json: Json = False,
 ) -> None:
     """Explain why an item is recommended.
 
-    Shows each item of the history with its exact share of the score; the shares sum to the score.
+    Shows each item of the history with its weight at the time of asking and its exact share of the score; the shares
+    sum to the score.
     """
     from monogram.models.files import load
 

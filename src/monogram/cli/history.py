@@ -28,6 +28,15 @@ def parse_history(text: str, flag: str = "--history") -> list[str]:
     return [id_ for id_ in lines[0] if id_] if lines else []
 
 
+def asked_at(text: str | None) -> Any:
+    """The value of --at: a number, or the text of a date."""
+    if text is None:
+        return None
+    from monogram.cli.protocols import number_or_text
+
+    return number_or_text((int, float), text)
+
+
 def advice(texts: Iterable[str], unknown: Iterable[Any], items: Any) -> str:
     """The end of a message about unknown items: for those of a history, the quoting rule and similar known ids."""
     unknown_ids = set(unknown)
