@@ -71,3 +71,41 @@ def test_what_can_be_changed(world):
         live.weights(mg.DEQL().fit(world), {"B": 1})
     with pytest.raises(ParameterError, match="it has none"):
         live.weights(mg.Popularity().fit(world), {"b": 1})
+
+
+def ordered(world):
+    matrix = mg.Interactions.from_csr(world).matrix
+    return mg.Interactions.from_csr(matrix, times=np.random.default_rng(1).permutation(matrix.nnz))
+
+
+def test_recency_can_be_changed_where_the_order_is_known(world):
+    model = mg.DEQL(b=0.4).fit(ordered(world))
+    assert live.parameters(model) == {"a": 1.0, "b": 0.4, "zero_diagonal": False, "recency": 0.0, "half_life": None}
+    assert live.parameters(mg.ItemKNN().fit(ordered(world))) == {"recency": 0.0, "half_life": None}
+    assert live.parameters(mg.Popularity().fit(ordered(world))) == {}, "its scores do not depend on the history"
+    assert live.recency(model, {"recency": 0.5, "b": 1.0}) == mg.DEQL(recency=0.5).recency_rule()
+    assert live.weights(model, {"recency": 0.5}) is model.weights_
+    np.testing.assert_array_equal(
+        live.weights(model, {"recency": 0.5, "b": 2.0}).columns(np.arange(25)),
+        live.weights(model, {"b": 2.0}).columns(np.arange(25)),
+    )
+
+
+def test_a_recency_takes_the_place_of_a_half_life_and_the_other_way_round(world):
+    model = mg.EASE(half_life="30d").fit(ordered(world))
+    assert live.recency(model, {}) == model.recency_rule()
+    assert live.recency(model, {"recency": 0.5}) == mg.EASE(recency=0.5).recency_rule()
+    assert not live.recency(model, {"recency": 0}).active
+    assert live.recency(model, {"half_life": "2d"}) == mg.EASE(half_life="2d").recency_rule()
+    other = mg.EASE(recency=0.3, recency_unit="2d").fit(ordered(world))
+    assert live.recency(other, {"half_life": "2d"}) == mg.EASE(recency_unit="2d", half_life="2d").recency_rule()
+    assert live.recency(other, {"half_life": None}) == other.recency_rule()
+    with pytest.raises(ParameterError, match="both given"):
+        live.recency(other, {"half_life": "2d", "recency": 0.4})
+    with pytest.raises(ParameterError, match="recency = -1"):
+        live.recency(other, {"recency": -1})
+
+
+def test_recency_of_a_log_without_order_cannot_be_changed(world):
+    with pytest.raises(ParameterError, match="its log has no times"):
+        live.recency(mg.EASE().fit(world), {"recency": 0.5})
