@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.history import advice, asked_at, parse_history
+from monogram.cli.history import advice, asked_at, with_times
 from monogram.cli.output import check_output, print_json, print_stderr, print_table, print_unknown_ids, quoted_ids
-from monogram.cli.shared_options import AskedAt, ClusterAddress, Json, Threads
+from monogram.cli.shared_options import AskedAt, ClusterAddress, HistoryTimes, Json, Threads
 from monogram.cli.suggestions import suggestion
 from monogram.cli.table_formats import Format, format_of_name, print_text, text_chunks, write
 from monogram.errors import DataError, ParameterError, UnknownIdError
@@ -37,6 +37,7 @@ def command(
             help='Items of a history in order, the oldest first, such as a,b or "a, with comma",b; may be repeated.',
         ),
     ] = None,
+    times: HistoryTimes = None,
     at: AskedAt = None,
     k: Annotated[int, typer.Option("-k", metavar="N", help="Number of items in each list.")] = 10,
     allow: Annotated[
@@ -92,7 +93,7 @@ def command(
     chosen = choose_format(form, output, as_json)
     if output is not None:
         check_output(output, model, allow, deny)
-    histories = [parse_history(text) for text in history or ()]
+    histories = with_times(history or [], times or [])
     rules |= {"allow": read_ids(allow), "deny": read_ids(deny)}
     complete = verify or not (user or history) or _size(model) <= VERIFIED
     request = Request(load(model, verify=complete), user or [], history or [], histories, rules)
@@ -164,7 +165,7 @@ class Request:
     model: Any
     users: list[str]
     texts: list[str]  # the histories as written on the command line
-    histories: list[list[str]]
+    histories: list[Any]
     rules: dict[str, Any]
     rows: int = 0
     unknown_users: list[Any] = field(default_factory=list)

@@ -42,4 +42,13 @@ AskedAt = Annotated[
         "of the log's times; by default the time of the latest event.",
     ),
 ]
+HistoryTimes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--times",
+        metavar="A,B",
+        help="Times of the items of --history, one for each: dates, or numbers in the unit of the log's times; may be "
+        "repeated, once for each history.",
+    ),
+]
 Memory = Annotated[str | None, typer.Option("--memory", help="Memory budget of a fit, such as '8 GB'.")]

@@ -23,8 +23,8 @@ LARGEST = 2.0**62  # of a time, before and after 0
 def as_log(events: Sequence[LogChange], log: Interactions) -> Interactions:
     """Events, in the order of their arrival, as a log with the merge rule and the kinds of ids of another log.
 
-    Where that log has times, an event without one has the time at which it was received. Where it has an order alone,
-    the events follow in the order of their arrival.
+    Where that log has times, an event without one has the time at which it was received; events of the same time are in
+    the order of their arrival. Where the log has an order alone, all are in that order, whatever their times.
     """
     users: dict[str, int] = {}
     items: dict[str, int] = {}
@@ -40,23 +40,24 @@ def as_log(events: Sequence[LogChange], log: Interactions) -> Interactions:
 
 def _timing(events: Sequence[LogChange], log: Interactions, places: NDArray[Any], size: int) -> dict[str, Any]:
     """First and last times and the order of pairs, as fields of `Interactions`; `places` has the pair of each event."""
-    fields: dict[str, Any] = {}
-    if log.times is not None:
-        times = _times(events, log)
-        first, last = np.full(size, times.max()), np.full(size, times.min())
-        np.minimum.at(first, places, times)
-        np.maximum.at(last, places, times)
-        fields |= {"times": first, "last_times": last, "time_unit": log.time_unit}
-    if log.order is not None:
-        order = np.zeros(size, np.int32)
-        np.maximum.at(order, places, np.arange(len(events), dtype=np.int32))
-        fields["order"] = order
-    return fields
+    if not log.has_order:
+        return {}
+    arrival = np.zeros(size, np.int32)
+    np.maximum.at(arrival, places, np.arange(len(events), dtype=np.int32))
+    if log.times is None:
+        return {"order": arrival}
+    times = _times(events, log)
+    first, last = np.full(size, times.max()), np.full(size, times.min())
+    np.minimum.at(first, places, times)
+    np.maximum.at(last, places, times)
+    order = np.empty(size, np.int32)
+    order[np.lexsort((arrival, last))] = np.arange(size)
+    return {"times": first, "last_times": last, "order": order, "time_unit": log.time_unit}
 
 
 def _times(events: Sequence[LogChange], log: Interactions) -> NDArray[Any]:
     """The times of events in the unit and the type of a log's times."""
-    assert log.times is not None and log.latest is not None
+    assert log.times is not None
     given = np.array([np.nan if event.time is None else event.time for event in events], np.float64)
     missing = np.flatnonzero(np.isnan(given))
     if len(missing):
