@@ -49,3 +49,9 @@ def test_the_reader_hands_on_a_message(tmp_path):
     mg.read(path, tell=lines.append)
     assert lines[0].endswith("(guessed; name them with user= and item=)")
     assert render(lines[0], flag_of).endswith("(guessed; name them with --user-column and --item-column)")
+
+
+def test_rows_in_order_are_a_switch_of_the_command_line():
+    assert render(Message(Option("time", '"order"')), flag_of) == "--time-order"
+    assert render(Message(Option("time", '"when"')), flag_of) == '--time-column "when"'
+    assert render(Message(Option("time_unit", '"s"')), flag_of) == '--time-unit "s"'

@@ -18,7 +18,7 @@ def written(path: Path, columns: dict | pa.Table, **how: object) -> Path:
 
 
 def equal(one: Interactions, other: Interactions) -> None:
-    """Bit for bit: ids, weights, times, how it was merged and what was said about it."""
+    """Bit for bit: ids, weights, times, order, how it was merged and what was said about it."""
     assert one.users == other.users
     assert one.items == other.items
     assert (one.merge, one.notes, one.skipped) == (other.merge, other.notes, other.skipped)
@@ -26,10 +26,13 @@ def equal(one: Interactions, other: Interactions) -> None:
         first, second = getattr(one.matrix, name), getattr(other.matrix, name)
         assert first.dtype == second.dtype
         assert first.tobytes() == second.tobytes()
-    assert (one.times is None) == (other.times is None)
-    if one.times is not None and other.times is not None:
-        assert one.times.dtype == other.times.dtype
-        assert one.times.tobytes() == other.times.tobytes()
+    assert one.time_unit == other.time_unit
+    for name in ("times", "last_times", "order"):
+        first, second = getattr(one, name), getattr(other, name)
+        assert (first is None) == (second is None)
+        if first is not None and second is not None:
+            assert first.dtype == second.dtype
+            assert first.tobytes() == second.tobytes()
 
 
 @pytest.fixture(scope="session")

@@ -59,6 +59,43 @@ def test_npz_log(tmp_path):
     assert log.matrix.data.tolist() == [1, 3]
 
 
+def test_rows_of_a_split_that_are_not_sorted_are_in_order(tmp_path):
+    path = split_file(tmp_path, train_indices=[2, 0, 1])
+    train = read(path)
+    assert train.matrix.toarray().tolist() == [[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
+    assert train.positions.tolist() == [1, 0, 0]
+    assert train.times is None
+    assert any("taken in their order" in note for note in train.notes)
+    assert not read(path, part="test").has_order
+    assert not read(split_file(tmp_path)).has_order
+    repeated = read(split_file(tmp_path, train_indptr=[0, 3, 4, 4], train_indices=[2, 0, 2, 1]), merge="sum")
+    assert repeated.matrix.data.tolist() == [1, 2, 1]
+    assert repeated.positions.tolist() == [0, 1, 0]
+
+
+def sessions_file(folder: Path, **more: object) -> Path:
+    arrays = {"user": [0, 0, 0, 1, 1], "item": [2, 0, 2, 1, 0], "n_train_users": 1, "shape": [2, 3]}
+    np.savez(folder / "sessions.npz", **{k: np.asarray(v) for k, v in {**arrays, **more}.items()})
+    return folder / "sessions.npz"
+
+
+def test_a_log_of_sessions_is_in_order(tmp_path):
+    log = read(sessions_file(tmp_path))
+    assert log.positions.tolist() == [0, 1, 1, 0]  # 0 before the second 2; 1 before 0
+    assert any("a log of sessions" in note for note in log.notes)
+    assert not read(sessions_file(tmp_path, item=[0, 1, 2, 0, 1])).has_order
+    timed = read(sessions_file(tmp_path, timestamp=[5, 4, 3, 2, 1]), time="timestamp", time_unit="s")
+    assert timed.positions.tolist() == [0, 1, 0, 1]
+    assert timed.time_unit == "s"
+
+
+def test_rows_of_an_npz_log_may_be_in_order(tmp_path):
+    log = read(log_file(tmp_path, user=[0, 0, 0], item=[1, 0, 1]), time="order")
+    assert (log.times, log.positions.tolist()) == (None, [0, 1])
+    named = read(log_file(tmp_path, order=[3, 2, 1]), time="order")
+    assert named.times.tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("more", "given", "words"),
     [

@@ -79,3 +79,69 @@ def test_a_vocabulary_grows_by_its_own_kind():
     for ids, more in ((["a"], [None]), ([1], ["x"]), (["a"], ["a"]), ([1], [2**70])):
         with pytest.raises(DataError):
             Vocabulary(ids).extended(more)
+
+
+timed_events = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=25)
+
+
+def with_times(rows, time="t", **options):
+    pa = pytest.importorskip("pyarrow")
+    columns = dict(zip(("user", "item", "t"), map(list, zip(*rows, strict=True)), strict=True))
+    return mg.read(pa.table(columns), time=time, quiet=True, **options)
+
+
+def in_order(log):
+    """By user: the items, the oldest first, with their first and last times."""
+    found = {}
+    for row, user in enumerate(log.users):
+        part = slice(log.matrix.indptr[row], log.matrix.indptr[row + 1])
+        times = [None] * log.n_events if log.times is None else list(zip(log.times, log.latest, strict=True))
+        items = log.items.ids(log.matrix.indices[part])
+        found[user] = [fact[1:] for fact in sorted(zip(log.positions[part], items, times[part], strict=True))]
+    return found
+
+
+@given(first=timed_events, second=timed_events, time=st.sampled_from(["t", "order"]))
+def test_the_order_of_two_logs_is_that_of_one_after_the_other(first, second, time):
+    log, more = with_times(first, time), with_times(second, time)
+    log = changes.with_items(log, [item for item in more.items if item not in log.items])
+    changed = changes.with_users(log, more).log
+    assert in_order(changed) == in_order(with_times(first + second, time))
+    assert (changed.times is None) == (time == "order")
+
+
+@given(rows=timed_events, time=st.sampled_from(["t", "order"]), seed=st.integers(0, 9))
+def test_the_order_of_those_who_stay_does_not_change(rows, time, seed):
+    log = with_times(rows, time)
+    gone = np.flatnonzero(np.random.default_rng(seed).random(log.n_users) < 0.4)
+    if len(gone) == log.n_users:
+        return
+    names = {log.users[int(row)] for row in gone}
+    left = changes.without_users(log, gone).log
+    assert in_order(left) == {user: own for user, own in in_order(log).items() if user not in names}
+    again = changes.exchanged(log, gone, with_times([(9, rows[0][1], 1)], time)).log
+    assert in_order(again) == in_order(left) | in_order(with_times([(9, rows[0][1], 1)], time))
+
+
+def test_an_order_is_lost_where_one_log_has_none():
+    log, rows = with_times([(1, 2, 3), (1, 1, 5)]), [(1, 3, 1), (1, 1, 1), (2, 2, 1)]
+    log = changes.with_items(log, [3])
+    blind = changes.with_users(log, mg.read([row[:2] for row in rows])).log
+    assert not blind.has_order
+    assert blind.time_unit is None
+    ordered = changes.with_users(log, with_times(rows, "order")).log
+    assert (ordered.has_order, ordered.times) == (True, None)
+    assert {user: [item for item, _ in own] for user, own in in_order(ordered).items()} == {1: [2, 3, 1], 2: [2]}
+
+
+def test_times_are_put_into_the_unit_of_the_log():
+    log = with_times([(1, 2, 100), (2, 2, 200)], time_unit="s")
+    days = changes.with_users(log, with_times([(1, 2, 1), (3, 2, 2)], time_unit="d")).log
+    assert (days.times.tolist(), days.latest.tolist()) == ([200, 100, 172_800], [200, 86_400, 172_800])
+    assert days.times.dtype == np.int64
+    fine = changes.with_users(log, with_times([(3, 2, 1_500)], time_unit="ms")).log
+    assert (fine.times.tolist(), fine.time_unit) == ([100, 200, 1.5], "s")
+    unix = changes.with_users(with_times([(1, 2, 1_700_000_000)]), with_times([(2, 2, 1_700_000_000_000_000)], time_unit="us"))
+    assert (unix.log.times.tolist(), unix.log.time_unit) == ([1_700_000_000] * 2, "s")
+    with pytest.raises(DataError, match=r"of one the unit is s, of the other it is not known.*time_unit"):
+        changes.with_users(log, with_times([(1, 2, 7)]))

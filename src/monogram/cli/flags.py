@@ -23,10 +23,14 @@ OTHER_NAMES = {name: f"--{name}-column" for name in ("user", "item", "weight", "
     "on_error": "--skip-bad-rows"
 }
 SWITCHES = {"on_error", "new_items", "expand", "keep_gram"}
+# Values of options that are a switch of their own.
+VALUES = {("time", '"order"'): "--time-order"}
 
 
 def flag_of(option: Option) -> str:
     """An option that a message of the library mentions, as it is written on the command line."""
+    if (option.name, option.value) in VALUES:
+        return VALUES[option.name, option.value]
     flag = OTHER_NAMES.get(option.name, "--" + option.name.replace("_", "-"))
     return f"{flag} {option.value}" if option.value and option.name not in SWITCHES else flag
 
@@ -36,6 +40,10 @@ READING: dict[str, Any] = {
     "item_column": _column("--item-column", "Column of the items; by default guessed from the names."),
     "weight_column": _column("--weight-column", "Column of the weights; by default none."),
     "time_column": _column("--time-column", "Column of the times; by default none."),
+    "time_order": Annotated[
+        bool | None, typer.Option("--time-order", help="The rows stand in order, the oldest first, without times.")
+    ],
+    "time_unit": _column("--time-unit", "Unit of times that are numbers: ns, us, ms, s, min, h or d."),
     "skip_bad_rows": Annotated[
         bool | None, typer.Option("--skip-bad-rows", help="Skip rows that cannot be read, and count them.")
     ],
@@ -47,6 +55,10 @@ def column_flags(command: Command) -> Command:
 
     def gather(values: dict[str, Any]) -> dict[str, Any]:
         options = {"on_error": "skip"} if values.pop("skip_bad_rows") else {}
+        if values.pop("time_order"):
+            if values["time_column"] is not None:
+                raise ParameterError("--time-column and --time-order were both given; expected one of them")
+            options["time"] = "order"
         return options | {name.removesuffix("_column"): value for name, value in without_none(values).items()}
 
     return _flagged(command, "columns", [_option(name, hint) for name, hint in READING.items()], gather)

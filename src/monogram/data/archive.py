@@ -15,10 +15,11 @@ import scipy.sparse as sp
 
 from monogram.data.cells import Fault
 from monogram.data.clean_numbers import clean_times, clean_weights
-from monogram.data.columns import listed
-from monogram.data.gather import Tally, conclude
+from monogram.data.columns import ORDER, ColumnNames, check_unit_of_order, listed, notes_of_order
+from monogram.data.gather import Tally, conclude, unit_of_times
 from monogram.data.interactions import Interactions, Merge
 from monogram.data.merge import merged
+from monogram.data.parts import rows_of
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError
 
@@ -83,17 +84,23 @@ def read_npz(
     item: str | None,
     weight: str | None,
     time: str | None,
+    time_unit: str | None,
     merge: Merge | None,
     skip: bool,
     part: str,
 ) -> Interactions:
-    """Read a split (arrays `train_indptr`, …) or a log (arrays `user`, `item`); indices keep their order."""
+    """Read a split (arrays `train_indptr`, …) or a log (arrays `user`, `item`); indices keep their order.
+
+    A split whose rows are not sorted, and a log of sessions, are read as ordered: their events stand in order.
+    """
     with Archive(path) as archive:
         if f"{part}_indptr" not in archive.names:
             if part != "train":
                 raise DataError(f"{path} has no part {part!r}; it has {listed(archive.names)}.")
-            names = (user or "user", item or "item")
-            return _log(archive, names, weight, time, merge, Tally(str(path), skip))
+            ordered = time == ORDER and ORDER not in archive.names
+            names = ColumnNames(user or "user", item or "item", weight, None if ordered else time, (), ordered)
+            check_unit_of_order(names, time_unit)
+            return _log(archive, names, time_unit, merge, Tally(str(path), skip))
         if weight is not None or time is not None:
             raise DataError(f"{path} is a split of plain pairs: it has no weight or time. Leave these options out.")
         return _split(archive, part, merge or "binary")
@@ -104,48 +111,65 @@ def _split(archive: Archive, part: str, merge: Merge) -> Interactions:
     indptr, indices = archive.get(f"{part}_indptr", "iu"), archive.get(f"{part}_indices", "iu")
     try:
         matrix = sp.csr_array((np.ones(len(indices), dtype=np.float32), indices, indptr), shape=shape)
+        matrix.check_format(full_check=True)
     except ValueError as error:
         raise DataError(f"{archive.path}: {part} is not a CSR matrix of shape {shape}: {error}") from error
     users, items = archive.vocabulary("user_ids", shape[0]), archive.vocabulary("item_ids", shape[1])
-    return Interactions.from_csr(matrix, users, items, merge=merge)
+    rows = rows_of(matrix)
+    if not _in_order(rows, matrix.indices):
+        return Interactions.from_csr(matrix, users, items, merge=merge)
+    tally = Tally(str(archive.path), False)
+    tally.rows = len(rows)
+    codes = rows.astype(np.int32), matrix.indices.astype(np.int32, copy=False)
+    arrays = merged(*codes, None, None, shape[0], merge == "binary", in_order=True)
+    note = f"the items of a user are not sorted in {part}_indices: they are taken in their order, the oldest first"
+    return conclude(arrays, users, items, merge, tally, [note])
 
 
-def _log(
-    archive: Archive,
-    names: tuple[str, str],
-    weight: str | None,
-    time: str | None,
-    merge: Merge | None,
-    tally: Tally,
-) -> Interactions:
-    merge = merge or ("binary" if weight is None else "sum")
+def _in_order(users: npt.NDArray[Any], items: npt.NDArray[Any]) -> bool:
+    """Whether rows can stand in the order of events: the items of some user are not sorted."""
+    return bool(((users[1:] == users[:-1]) & (items[1:] < items[:-1])).any())
+
+
+def is_sessions(archive: Archive) -> bool:
+    """Whether an archive is a log of sessions: the first `n_train_users` are for training, and none has times."""
+    return {"user", "item", "n_train_users"} <= set(archive.names) and "timestamp" not in archive.names
+
+
+def _log(archive: Archive, names: ColumnNames, time_unit: str | None, merge: Merge | None, tally: Tally) -> Interactions:
+    merge = merge or ("binary" if names.weight is None else "sum")
     shape = archive.shape()
-    users, items = archive.get(names[0], "iu"), archive.get(names[1], "iu")
-    columns = {name: pa.array(archive.get(name)) for name in (weight, time) if name is not None}
-    _check_lengths(archive, {names[0]: users, names[1]: items, **columns})
-    columns |= {names[0]: pa.array(users), names[1]: pa.array(items)}
+    users, items = archive.get(names.user, "iu"), archive.get(names.item, "iu")
+    columns = {name: pa.array(archive.get(name)) for name in (names.weight, names.time) if name is not None}
+    _check_lengths(archive, {names.user: users, names.item: items, **columns})
+    columns |= {names.user: pa.array(users), names.item: pa.array(items)}
     faults = [
         (name, Fault(f"the index is outside 0 … {size - 1}", rows))
-        for name, values, size in ((names[0], users, shape[0]), (names[1], items, shape[1]))
+        for name, values, size in ((names.user, users, shape[0]), (names.item, items, shape[1]))
         if (rows := np.flatnonzero((values < 0) | (values >= size))).size
     ]
-    weights, times = None, None
-    if weight is not None:
-        weights, wrong = clean_weights(columns[weight])
-        faults += [(weight, fault) for fault in wrong]
-    if time is not None:
-        times, _, wrong = clean_times(columns[time], None)
-        faults += [(time, fault) for fault in wrong]
+    weights, times, style = None, None, None
+    if names.weight is not None:
+        weights, wrong = clean_weights(columns[names.weight])
+        faults += [(names.weight, fault) for fault in wrong]
+    if names.time is not None:
+        times, style, wrong = clean_times(columns[names.time], None)
+        faults += [(names.time, fault) for fault in wrong]
     keep = tally.drop_zeros(weights, tally.count_faults(columns, 0, len(users), faults))
     if len(users) == 0 or (keep is not None and not keep.any()):
         raise tally.nothing_left()
-    columns_kept = [
-        None if array is None else (array if keep is None else array[keep]) for array in (users, items, weights, times)
+    kept = [None if array is None else (array if keep is None else array[keep]) for array in (weights, times)]
+    codes = [
+        (values if keep is None else values[keep]).astype(np.int32, copy=False) for values in (users, items)
     ]
-    codes = [np.asarray(values).astype(np.int32, copy=False) for values in columns_kept[:2]]
-    arrays = merged(codes[0], codes[1], columns_kept[2], columns_kept[3], shape[0], merge == "binary")
+    notes = notes_of_order(names)
+    in_order = names.ordered
+    if names.time is None and not in_order and is_sessions(archive) and _in_order(*codes):
+        in_order, notes = True, ["a log of sessions: its rows are taken in their order, the oldest first"]
+    arrays = merged(*codes, *kept, shape[0], merge == "binary", in_order=in_order)
     ids = archive.vocabulary("user_ids", shape[0]), archive.vocabulary("item_ids", shape[1])
-    return conclude(arrays, *ids, merge, tally, [])
+    unit = unit_of_times(style, time_unit, str(archive.path), names.time)
+    return conclude(arrays, *ids, merge, tally, notes, unit)
 
 
 def _check_lengths(archive: Archive, arrays: dict[str, Any]) -> None:

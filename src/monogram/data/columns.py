@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from monogram.errors import DataError, Message, Option
+from monogram.errors import DataError, Message, Option, ParameterError
+
+ORDER = "order"  # in place of a column of times: the rows stand in order
 
 # Names of columns from the most to the least certain; within a level, names with "id" come first.
 _USERS = (
@@ -25,13 +27,14 @@ _ITEMS = (
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """The chosen columns, and which of them were guessed."""
+    """The chosen columns, which of them were guessed, and whether rows without times stand in order."""
 
     user: str
     item: str
     weight: str | None = None
     time: str | None = None
     guessed: tuple[str, ...] = ()
+    ordered: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -54,8 +57,13 @@ class ColumnNames:
 def choose(
     columns: Sequence[str], label: str, user: str | None, item: str | None, weight: str | None, time: str | None
 ) -> ColumnNames:
-    """Choose the columns: check the names that were given, guess user and item where they were not."""
+    """Choose the columns: check the names that were given, guess user and item where they were not.
+
+    The time "order" is the column of that name where there is one, else it declares that the rows stand in order.
+    """
     _check_header(columns, label)
+    ordered = time == ORDER and ORDER not in columns
+    time = None if ordered else time
     for role, name in (("user", user), ("item", item), ("weight", weight), ("time", time)):
         if name is not None and name not in columns:
             raise DataError(_no_such(columns, label, role, name))
@@ -69,7 +77,23 @@ def choose(
     if len(set(named.values())) < len(named):
         options = [part for role, name in named.items() for part in (", ", Option(role, f'"{name}"'))][1:]
         raise DataError(Message(f"{label}: every role needs its own column, got ", *options, "."))
-    return ColumnNames(user, item, weight, time, guessed)
+    return ColumnNames(user, item, weight, time, guessed, ordered)
+
+
+def notes_of_order(names: ColumnNames) -> list[str]:
+    """What the time "order" was taken for."""
+    if names.ordered:
+        return ["rows are taken in their order, without times"]
+    if names.time == ORDER:
+        return ['times are those of the column "order"; rename the column to declare that rows stand in order']
+    return []
+
+
+def check_unit_of_order(names: ColumnNames, time_unit: str | None) -> None:
+    """Refuse a unit where rows stand in order, without times."""
+    if names.ordered and time_unit is not None:
+        given = Option("time_unit", f'"{time_unit}"')
+        raise ParameterError(Message(given, " is the unit of times, but rows in order have no times: leave it out"))
 
 
 def listed(names: Sequence[str]) -> str:

@@ -129,16 +129,26 @@ class Gatherer:
         Columns of the log, the counter of its rows, and how repeated pairs are merged.
     expected
         Number of rows; None when it is not known in advance.
+    time_unit
+        Unit of times that are numbers; None when it is not known.
     """
 
-    def __init__(self, names: ColumnNames, tally: Tally, merge: Merge, expected: int | None = None) -> None:
+    def __init__(
+        self,
+        names: ColumnNames,
+        tally: Tally,
+        merge: Merge,
+        expected: int | None = None,
+        time_unit: str | None = None,
+    ) -> None:
         self.names, self.tally, self.merge = names, tally, merge
         self.users, self.items = Codebook(), Codebook()
         self._weights, self._times = Growing(np.float32), Growing(np.int64)
         self._weighted = names.weight is not None and merge == "sum"
         self._style: Style | None = None
         self._from_floats: dict[str, None] = {}
-        self._expected, self._buffered = expected, 0
+        self._expected, self._buffered, self._spilled = expected, 0, 0
+        self._unit = time_unit
         self._spill: Spill | None = None
         self._stack = ExitStack()
 
@@ -191,6 +201,11 @@ class Gatherer:
         """Bytes of a buffered row."""
         return 8 + 4 * self._weighted + 8 * (self.names.time is not None)
 
+    @property
+    def _ordered(self) -> bool:
+        """Whether rows are numbered: by their times and numbers, or by their numbers alone."""
+        return self.names.ordered or self.names.time is not None
+
     def _buffer_limit(self) -> int:
         """Rows that may be buffered: all of a moderate log, else one block, at least as large as the vocabularies."""
         if self._spill is None and (self._expected is None or self._expected * self._width <= WHOLE):
@@ -200,15 +215,19 @@ class Gatherer:
     def _spill_buffer(self) -> None:
         if self._spill is None:
             binary = self.merge == "binary"
-            width = self._width + (0 if binary else 8)  # and its count
+            timed = self.names.time is not None
+            width = self._width + (0 if binary else 8) + 8 * self._ordered + 8 * timed  # count, number, last time
             self._spill = self._stack.enter_context(Spill(binary, width, self._expected))
         users, items = self.users.drain(), self.items.drain()
         weights = self._weights.finish() if self._weighted else None
         times = None if self.names.time is None else self._times.finish()
         step = BLOCK // self._width + 1
         for part in (slice(start, start + step) for start in range(0, self._buffered, step)):
-            numbers = (None if values is None else values[part] for values in (weights, None, times))
-            self._spill.add(LogRows(keys_of(users[part], items[part]), *numbers))
+            fields = [None if values is None else values[part] for values in (weights, None, times)]
+            end = min(part.stop, self._buffered)
+            numbers = np.arange(part.start, end, dtype=np.int64) + self._spilled if self._ordered else None
+            self._spill.add(LogRows(keys_of(users[part], items[part]), *fields, numbers=numbers))
+        self._spilled += self._buffered
         self._buffered = 0
 
     def finish(
@@ -222,14 +241,20 @@ class Gatherer:
         )
         breaks = _line_breaks(users, items) if textual else []
         floats = [f'ids of column "{name}" were floats and are read as integers' for name in self._from_floats]
-        return conclude(arrays, users, items, self.merge, self.tally, [*notes, *floats, *breaks])
+        lines = [*notes, *floats, *breaks]
+        return conclude(arrays, users, items, self.merge, self.tally, lines, self._time_unit())
+
+    def _time_unit(self) -> str | None:
+        """The unit of the times: dates are microseconds, numbers have the unit that was given."""
+        return unit_of_times(self._style, self._unit, self.tally.label, self.names.time)
 
     def _whole(self, textual: bool) -> tuple[Vocabulary, Vocabulary, Merged]:
         users, rows = self.users.finish(textual)
         items, columns = self.items.finish(textual)
         weights = self._weights.finish() if self._weighted else None
         times = self._times.finish() if self.names.time is not None else None
-        return users, items, merged(rows, columns, weights, times, len(users), self.merge == "binary")
+        binary, in_order = self.merge == "binary", self.names.ordered
+        return users, items, merged(rows, columns, weights, times, len(users), binary, in_order=in_order)
 
     def _sharded(self, spill: Spill, textual: bool, watch: Watch) -> tuple[Vocabulary, Vocabulary, Merged]:
         if self._buffered:
@@ -237,7 +262,7 @@ class Gatherer:
         users, rows = self.users.vocabulary(textual)
         items, columns = self.items.vocabulary(textual)
         times = None if self.names.time is None else self._times.dtype
-        return users, items, spill.merged(rows, columns, times, watch)
+        return users, items, spill.merged(rows, columns, times, self._ordered, watch)
 
 
 def _line_breaks(*vocabularies: Vocabulary) -> list[str]:
@@ -248,11 +273,43 @@ def _line_breaks(*vocabularies: Vocabulary) -> list[str]:
     return [f"{count:,} {contain} a line break: was a quote left open?"] if count else []
 
 
+def unit_of_times(style: Style | None, given: str | None, label: str, column: str | None) -> str | None:
+    """The unit of times that were read: microseconds of dates, else the given one."""
+    if style != "date":
+        return given
+    if given not in (None, "us"):
+        given_unit = Option("time_unit", f'"{given}"')
+        raise DataError(
+            Message(
+                f'{label}: column "{column}" holds dates, which are read as microseconds; ',
+                given_unit,
+                " is for numbers. Leave it out.",
+            )
+        )
+    return "us"
+
+
 def conclude(
-    arrays: Any, users: Vocabulary, items: Vocabulary, merge: Merge, tally: Tally, notes: Iterable[str]
+    arrays: Merged,
+    users: Vocabulary,
+    items: Vocabulary,
+    merge: Merge,
+    tally: Tally,
+    notes: Iterable[str],
+    time_unit: str | None = None,
 ) -> Interactions:
     """Interactions from merged arrays, with the notes of the reader and of the tally."""
     matrix = arrays.matrix(len(items))
     check_weights(matrix, users, items)
-    lines = (*notes, *tally.notes(matrix.nnz, merge))
-    return Interactions(matrix, users, items, arrays.times, merge, lines, tally.skipped)
+    return Interactions(
+        matrix,
+        users,
+        items,
+        arrays.times,
+        merge,
+        (*notes, *tally.notes(matrix.nnz, merge)),
+        tally.skipped,
+        last_times=arrays.last_times,
+        order=arrays.order,
+        time_unit=time_unit,
+    )

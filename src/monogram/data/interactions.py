@@ -179,11 +179,9 @@ class Interactions:
                     Option("time", '"order"'),
                 )
             )
-        starts, lengths = self.matrix.indptr[:-1], np.diff(self.matrix.indptr)
-        places = np.lexsort((key, np.repeat(np.arange(self.n_users), lengths)))
-        positions = np.empty(self.n_events, np.int32)
-        positions[places] = np.arange(self.n_events) - np.repeat(starts, lengths)
-        return _frozen(positions)
+        from monogram.data.parts import ranks
+
+        return _frozen(ranks(self.matrix, key))
 
     def on_time_axis(self, span: Span) -> npt.NDArray[Any]:
         """The place of each event on the time axis in units of a span: int32 for single events, else float64."""

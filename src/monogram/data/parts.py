@@ -23,6 +23,14 @@ def rows_of(matrix: Any) -> NDArray[np.int64]:
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
+def ranks(matrix: Any, key: NDArray[Any]) -> NDArray[np.int32]:
+    """The rank of each stored entry among those of its row, by a key; equal keys keep the order of the columns."""
+    places = np.lexsort((key, rows_of(matrix)))
+    positions = np.empty(len(places), np.int32)
+    positions[places] = np.arange(len(places)) - np.repeat(matrix.indptr[:-1], np.diff(matrix.indptr))
+    return positions
+
+
 def timing(data: Interactions, places: Any) -> dict[str, Any]:
     """The times and the order of some events of a log, as fields of `Interactions`."""
     fields = {name: getattr(data, name) for name in ("times", "last_times", "order")}

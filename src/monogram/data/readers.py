@@ -12,14 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.data.archive import read_npz
-from monogram.data.columns import ColumnNames, choose
+from monogram.data.columns import ORDER, ColumnNames, check_unit_of_order, choose, notes_of_order
 from monogram.data.files import file_source
 from monogram.data.frames import frame_source, pairs_source
 from monogram.data.gather import Gatherer, Tally
 from monogram.data.interactions import Interactions, Merge, check_merge
 from monogram.data.progress import with_progress
 from monogram.data.source import Source
-from monogram.errors import DataError, Message, ParameterError
+from monogram.data.spans import check_time_unit
+from monogram.errors import DataError, Message, Option, ParameterError
 
 
 def read(
@@ -29,6 +30,7 @@ def read(
     weight: str | None = None,
     time: str | None = None,
     *,
+    time_unit: str | None = None,
     merge: Merge | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     part: Literal["train", "test"] = "train",
@@ -49,9 +51,14 @@ def read(
         Column of the weights; 0 means no interaction. Never guessed.
     time
         Column of the times: dates become microseconds since 1970 (UTC), numbers stay as they are. Never guessed.
+        "order" declares that the rows stand in order, the oldest first, without times; where there is a column of
+        that name, it is the column of the times, and a note says so.
+    time_unit
+        Unit of times that are numbers: "ns", "us", "ms", "s", "min", "h" or "d". Where it is None, numbers that are
+        Unix times (1980 to 2100) are recognised when a duration needs their unit.
     merge
         Repeated pairs: "binary" (every pair counts 1) or "sum" (weights are added, 1 per row without a weight
-        column). None: "sum" with weights, else "binary". The earliest time is kept.
+        column). None: "sum" with weights, else "binary". The first and the last time are kept.
     on_error
         "raise" stops at the first row that cannot be used; "skip" skips and counts such rows.
     part
@@ -64,7 +71,8 @@ def read(
     Returns
     -------
     Interactions
-        Ids sorted ascending, so that the order of the rows does not matter (.npz: in index order).
+        Ids sorted ascending, so that the order of the rows does not matter (.npz: in index order). With times it
+        decides between events of a user at the same time; with time="order" it is the order of the events.
 
     Raises
     ------
@@ -76,8 +84,8 @@ def read(
     Notes
     -----
     Memory grows with the distinct ids and pairs, not with the rows: beyond 256 MiB, rows are merged block by block and
-    written to an unnamed temporary file, sharded by user. The result is bit-identical for any order of the rows and any
-    division into files.
+    written to an unnamed temporary file, sharded by user. The result is bit-identical for any division into files, and
+    without times for any order of the rows.
 
     Examples
     --------
@@ -86,9 +94,11 @@ def read(
     (2, 1, 2)
     """
     _check_parameters(merge, on_error, part)
+    _check_unit(time_unit, time)
     path = _path(source)
     before = _file_stamps(path)
-    log = _read(source, path, (user, item, weight, time), merge, on_error, part, quiet, tell or _print_stderr)
+    columns = (user, item, weight, time)
+    log = _read(source, path, columns, time_unit, merge, on_error, part, quiet, tell or _print_stderr)
     if _file_stamps(path) != before:
         raise DataError(f"{path} changed while it was read; read a copy, or wait until it is complete.")
     return log
@@ -98,6 +108,7 @@ def _read(
     source: Any,
     path: Path | None,
     columns: tuple[str | None, str | None, str | None, str | None],
+    time_unit: str | None,
     merge: Merge | None,
     on_error: str,
     part: str,
@@ -106,19 +117,21 @@ def _read(
 ) -> Interactions:
     user, item, weight, time = columns
     if path is not None and path.suffix.lower() == ".npz":
-        return read_npz(path, user, item, weight, time, merge, on_error == "skip", part)
+        return read_npz(path, user, item, weight, time, time_unit, merge, on_error == "skip", part)
     if part != "train":
         raise ParameterError(f"part={part!r} is for .npz split files only.")
     opened = (
         _in_memory(source) if path is None else file_source(path, [name for name in columns if isinstance(name, str)])
     )
     names = _columns(opened, path is None and opened.label.endswith("pairs"), user, item, weight, time)
+    check_unit_of_order(names, time_unit)
     note = names.note
     if note is not None and not quiet:
         tell(Message(f"{opened.label}: ", note))
     default: Merge = "binary" if names.weight is None else "sum"
-    notes = [*opened.notes, *([note] if note is not None else [])]
-    with Gatherer(names, Tally(opened.label, on_error == "skip"), merge or default, opened.rows) as gatherer:
+    notes = [*opened.notes, *([note] if note is not None else []), *notes_of_order(names)]
+    tally = Tally(opened.label, on_error == "skip")
+    with Gatherer(names, tally, merge or default, opened.rows, time_unit) as gatherer:
         batches = opened.open(names.names)
         for batch in with_progress(batches, opened.total, opened.unit, quiet, done=lambda batch: batch.done):
             gatherer.add(batch)
@@ -164,6 +177,13 @@ def _check_parameters(merge: str | None, on_error: str, part: str) -> None:
         raise ParameterError(f'part must be "train" or "test", got {part!r}.')
 
 
+def _check_unit(time_unit: str | None, time: str | None) -> None:
+    check_time_unit(time_unit)
+    if time_unit is not None and time is None:
+        given = Option("time_unit", f'"{time_unit}"')
+        raise ParameterError(Message(given, " is the unit of times; name their column, with ", Option("time")))
+
+
 def _path(source: Any) -> Path | None:
     if not isinstance(source, (str, Path)):
         return None
@@ -206,6 +226,9 @@ def _columns(
 ) -> ColumnNames:
     if not pairs:
         return choose(opened.columns, opened.label, user, item, weight, time)
-    if any(name is not None for name in (user, item, weight, time)):
-        raise ParameterError("pairs have no named columns: leave user, item, weight and time out, or give a frame.")
-    return ColumnNames("user", "item", "weight" if len(opened.columns) == 3 else None)
+    if any(name is not None for name in (user, item, weight)) or time not in (None, ORDER):
+        raise ParameterError(
+            "pairs have no named columns: leave user, item, weight and time out, or give a frame "
+            '(time="order" declares that the pairs stand in order).'
+        )
+    return ColumnNames("user", "item", "weight" if len(opened.columns) == 3 else None, ordered=time == ORDER)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from monogram.errors import DataError, Message, Option, ParameterError
 
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-TIME_UNITS = ("ns", "us", "ms", "s", "min", "h", "d")  # of the times of a log
+NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 6 * 10**10, "h": 36 * 10**11, "d": 864 * 10**11}
+TIME_UNITS = tuple(NANOSECONDS)  # of the times of a log
 UNIX = (3.155e8, 4.102e9)  # seconds from 1970 to 1980 and to 2100: numbers in between are taken as Unix times
 EXPECTED = "a duration such as '7d', '12h' or '30min', a number of events such as '5 events', or a number"
 _TEXT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*")
@@ -97,6 +98,32 @@ def _unix_unit(times: NDArray[Any]) -> str | None:
         if UNIX[0] * scale <= low and high <= UNIX[1] * scale:
             return unit
     return None
+
+
+def in_common_unit(
+    times: NDArray[Any], unit: str | None, others: NDArray[Any], unit_of_others: str | None
+) -> tuple[NDArray[Any], str | None]:
+    """Times in the unit of others, and that unit; units that are not given are recognised where possible.
+
+    DataError where one unit was given and the other is not known.
+    """
+    if unit == unit_of_others or not len(times) or not len(others):
+        return times, unit_of_others if unit_of_others is not None else unit
+    known, wanted = unit or _unix_unit(times), unit_of_others or _unix_unit(others)
+    if known is None or wanted is None:
+        raise DataError(
+            Message(
+                f"the times of two logs are put together: of one the unit is {unit or unit_of_others}, of the other it "
+                "is not known (they are numbers and no Unix times); name it when the log is read, with ",
+                Option("time_unit", '"s"'),
+                f" (one of {', '.join(TIME_UNITS)})",
+            )
+        )
+    if known == wanted:
+        return times, wanted
+    factor, rest = divmod(NANOSECONDS[known], NANOSECONDS[wanted])
+    exact = times.dtype.kind == "i" and not rest and float(np.abs(times).max()) * factor < 2.0**62
+    return times * factor if exact else times * (NANOSECONDS[known] / NANOSECONDS[wanted]), wanted
 
 
 def check_time_unit(unit: Any) -> None:

@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from monogram.data.merge import LogRows, Merged, condensed, joined, keys_of, pairs, starts
+from monogram.data.merge import LogRows, Merged, MergedArrays, condensed, joined, keys_of, pairs, starts
 from monogram.errors import StorageError
 
 SHARD_BYTES = 2**25
@@ -29,7 +29,7 @@ MERGE_ROWS = 2**21  # rows of a shard that are read before they are merged
 
 @dataclass(frozen=True)
 class _Segment:
-    """Position of rows in the file: `size` keys, then as many weights, counts and times, unless their type is None."""
+    """Position of rows in the file: `size` keys, then as many values of each field, unless its type is None."""
 
     start: int
     size: int
@@ -59,11 +59,10 @@ class SpillFile:
 
     def write(self, rows: LogRows) -> _Segment:
         """Append rows; their position."""
-        fields = (rows.weights, rows.counts, rows.times)
-        start, types = self.end, tuple(None if array is None else array.dtype for array in fields)
+        start, types = self.end, tuple(None if array is None else array.dtype for array in rows.fields)
         try:
             self._file.seek(start)
-            for array in (rows.keys, *fields):
+            for array in (rows.keys, *rows.fields):
                 if array is not None:
                     self._put(np.ascontiguousarray(array).view(np.uint8).data)
         except OSError as error:
@@ -162,6 +161,7 @@ class Spill:
         users: npt.NDArray[np.int32],
         items: npt.NDArray[np.int32],
         times: Any,
+        ordered: bool,
         watch: Watch,
     ) -> Merged:
         """All rows as CSR arrays.
@@ -172,6 +172,8 @@ class Spill:
             Index of each code.
         times
             Type of the times; None when there are none.
+        ordered
+            Whether the rows have numbers.
         watch
             Iterates over the numbers of the shards, and may show progress.
         """
@@ -184,12 +186,12 @@ class Spill:
                 indptr[rows.users[first] + 1] = np.diff(first, append=len(rows))
                 parts.append(self._file_of_rows.write(rows))
         np.cumsum(indptr, out=indptr)
-        return self._assembled(parts, indptr, times)
+        return self._assembled(parts, indptr, times, ordered)
 
     def _pairs(self, number: int, users: npt.NDArray[np.int32], items: npt.NDArray[np.int32]) -> LogRows:
         rows = self._shard(number)
         keys = keys_of(users[rows.users], items[rows.items])
-        return pairs(LogRows(keys, rows.weights, rows.counts, rows.times), self.binary)
+        return pairs(LogRows(keys, *rows.fields), self.binary)
 
     def _shard(self, number: int) -> LogRows:
         """Rows of a shard, merged while they are read, so that its repeats are never all in memory."""
@@ -202,18 +204,13 @@ class Spill:
                 merged_rows = len(parts[0])
         return joined(parts)
 
-    def _assembled(self, parts: list[_Segment], indptr: npt.NDArray[np.int64], times: Any) -> Merged:
-        size = int(indptr[-1])
-        indices = np.empty(size, dtype=np.int32)
-        data = None if self.binary else np.empty(size, dtype=np.float32)
-        merged_times = None if times is None else np.empty(size, dtype=times)
+    def _assembled(self, parts: list[_Segment], indptr: npt.NDArray[np.int64], times: Any, ordered: bool) -> Merged:
+        arrays = MergedArrays(len(indptr) - 1, int(indptr[-1]), self.binary, times, ordered)
+        arrays.indptr[:] = indptr
         for part in parts:
             rows = self._file_of_rows.read(part)
             first = starts(rows.users)
             lengths = np.diff(first, append=len(rows))
             places = np.repeat(indptr[rows.users[first]] - first, lengths) + np.arange(len(rows))
-            indices[places] = rows.items
-            for array, values in ((data, rows.weights), (merged_times, rows.times)):
-                if array is not None:
-                    array[places] = values
-        return Merged(indptr, indices, data, merged_times)
+            arrays.put(places, rows)
+        return arrays.finish(int(indptr[-1]))
