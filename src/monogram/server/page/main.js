@@ -123,8 +123,16 @@ function changed(name) {
   return moved.length ? { parameters: Object.fromEntries(moved) } : {};
 }
 
+// Whether the model measures the age of events in time, not in events: the clicks of this page are of one moment.
+function agesInTime(name) {
+  const { half_life: halfLife, recency_unit: unit } = cards.get(name)?.parameters ?? {};
+  const span = name in state.recency ? unit : halfLife ?? unit;
+  return span !== undefined && !span.endsWith("event") && !span.endsWith("events");
+}
+
 function requestFor(name) {
-  const subject = state.mode === "user" ? { users: [state.user] } : { histories: [state.history] };
+  const clicked = agesInTime(name) ? state.history.map((item) => ({ item, time: 0 })) : state.history;
+  const subject = state.mode === "user" ? { users: [state.user] } : { histories: [clicked] };
   return { model: name, ...subject, k: K, explain: 100, with_history: true, ...changed(name) };
 }
 
