@@ -27,9 +27,7 @@ def test_events_of_a_log_without_order_have_none():
 
 @given(
     st.lists(
-        st.tuples(
-            st.sampled_from("abc"), st.sampled_from("xyz"), st.none() | st.integers(0, 9), st.integers(100, 105)
-        ),
+        st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.none() | st.integers(0, 9), st.integers(100, 105)),
         min_size=1,
     )
 )
