@@ -144,7 +144,7 @@ def test_the_lists_of_unknown_users_are_dropped(model):
     [
         ({"histories": [[["item 1"]]]}, "history 0 holds .'item 1'."),
         ({"histories": [[], [{"a": 1}]]}, "history 1 holds {'a': 1}"),
-        ({"histories": [[("item 1", 2.0)]]}, "history 0 holds"),
+        ({"histories": [[("item 1", 2.0, 3.0)]]}, "history 0 holds"),
         ({"histories": [{"item 1": "x"}]}, "history 0 gives item 1 the weight 'x'"),
         ({"histories": [{"item 1": [1, 2]}]}, "the weight .1, 2."),
         ({"histories": [{"item 1": 1e300}]}, "the weight 1e"),

@@ -44,7 +44,7 @@ def fitted(name: str):
 
 
 def histories_of(lists, log):
-    return ranking.merged_histories([(ids, None) for ids in lists], log)
+    return ranking.merged_histories([(ids, None, None) for ids in lists], log)
 
 
 requests = st.lists(

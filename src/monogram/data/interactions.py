@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from monogram.data.id_arrays import Id
-from monogram.data.spans import Span, check_time_unit, in_unit_of
+from monogram.data.spans import Span, check_time_unit, in_unit_of, unix_unit
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, Message, Option, ParameterError, UnknownIdError
 
@@ -160,6 +160,11 @@ class Interactions:
         """The last time of each event, or None."""
         return self.times if self.last_times is None else self.last_times
 
+    @cached_property
+    def unit_of_times(self) -> str | None:
+        """`time_unit`, or the unit of times that look like Unix times; None where it is not known."""
+        return self.time_unit or (None if self.latest is None else unix_unit(self.latest))
+
     @property
     def has_order(self) -> bool:
         """Whether the events of a user have an order: by their times, or by their rows in the file."""
@@ -196,7 +201,7 @@ class Interactions:
                     ", or give a number of events, such as '1 event'",
                 )
             )
-        unit = in_unit_of(span, latest, self.time_unit)
+        unit = in_unit_of(span, latest, self.unit_of_times)
         return (latest - (latest.min() if len(latest) else 0)) / unit
 
     @property
@@ -207,13 +212,15 @@ class Interactions:
         return sum(int(a.nbytes) for a in arrays) + self.users.nbytes + self.items.nbytes
 
     def history(self, user_id: Id) -> dict[Id, float]:
-        """The weights of one user's items, by item id."""
+        """The weights of one user's items, by item id; the oldest item first where the log has an order."""
         row = int(self.users.index([user_id])[0])
         if row < 0:
             raise UnknownIdError(f"user {str(user_id)[:60]!r} is not in this log of {self.n_users:,} users")
         part = slice(self.matrix.indptr[row], self.matrix.indptr[row + 1])
-        items = self.items.ids(self.matrix.indices[part])
-        return dict(zip(items, self.matrix.data[part].tolist(), strict=True))
+        key = self.latest if self.order is None else self.order
+        order = slice(None) if key is None else np.argsort(key[part], kind="stable")
+        items = self.items.ids(self.matrix.indices[part][order])
+        return dict(zip(items, self.matrix.data[part][order].tolist(), strict=True))
 
     def at_least(self, users: int = 0, items: int = 0) -> Interactions:
         """Only users with at least `users` events, and items with at least `items`.

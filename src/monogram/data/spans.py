@@ -78,7 +78,7 @@ def in_unit_of(span: Span, times: NDArray[Any], time_unit: str | None) -> float:
     """
     if span.unit == "":
         return span.amount
-    unit = time_unit or _unix_unit(times)
+    unit = time_unit or unix_unit(times)
     if unit is None:
         raise DataError(
             Message(
@@ -91,7 +91,7 @@ def in_unit_of(span: Span, times: NDArray[Any], time_unit: str | None) -> float:
     return span.amount / (1e-9 if unit == "ns" else SECONDS[unit])
 
 
-def _unix_unit(times: NDArray[Any]) -> str | None:
+def unix_unit(times: NDArray[Any]) -> str | None:
     """The unit of times that all look like Unix times, else None."""
     low, high = (float(times.min()), float(times.max())) if len(times) else (0.0, 0.0)
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)):

@@ -3,7 +3,8 @@
 Requests name ids; inside, everything is an index. `Recommender` and the server call the same functions.
 
 - `requests`: known users, given histories or items as CSR rows, with labels and unknown ids.
-- `recency`: how much an event of a history counts, by its age.
+- `events`: histories as callers give them, checked.
+- `recency`, `ages`: how much an event of a history counts, by its age.
 - `rules`: allow, deny and seen items as the masks and lists that the kernels take.
 - `queries`: rank, score and explain.
 - `recommendations`, `explanation`: the results, by id.

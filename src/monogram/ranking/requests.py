@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,13 +15,10 @@ from monogram.data.id_arrays import arrow_numbers
 from monogram.data.interactions import Interactions
 from monogram.data.vocabulary import Vocabulary
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
-from monogram.errors import ParameterError
-from monogram.ranking.ids import IdScalar, as_python, id_list, is_matrix, short_repr, shorten, unknown_ids
-
-FEW = 256  # rows up to which slices of the log are quicker than SciPy's row selection
-LARGEST = float(np.finfo(np.float32).max)
-
-History = tuple[Sequence[Any], Float64 | None]  # item ids, and a weight for each; None: every item counts 1
+from monogram.ranking.ages import FEW, Aging, weighted
+from monogram.ranking.events import LARGEST, History, checked_histories, histories_of
+from monogram.ranking.ids import id_list, unknown_ids
+from monogram.ranking.recency import NO_RECENCY, Recency
 
 
 @dataclass(eq=False)
@@ -114,30 +111,59 @@ class Histories:
         return arrow_numbers(chosen) if self.vocabulary is None else self.vocabulary.take(chosen)
 
 
-def known_users(users: Any, log: Interactions) -> Histories:
-    """The training histories of users by id; None means every user of the log."""
+def known_users(users: Any, log: Interactions, recency: Recency = NO_RECENCY, at: Any = None) -> Histories:
+    """The training histories of users by id; None means every user of the log.
+
+    Parameters
+    ----------
+    recency : how their events are weighted by their age
+    at : the time of asking, a date or a number in the unit of the log's times; None: each user's latest event
+    """
     if users is None:
-        return Histories.from_matrix(log.matrix, np.arange(log.n_users), log.users)
-    return user_histories(id_list(users, "the list of users"), log)
+        matrix, rows = log.matrix, np.arange(log.n_users)
+        aging = Aging.of(recency, log, at)
+        if aging is not None:
+            factors = aging.of_users(rows, np.arange(log.n_events), matrix.indptr[1:])
+            matrix = sp.csr_array((weighted(matrix.data, factors), matrix.indices, matrix.indptr), shape=matrix.shape)
+            matrix.has_canonical_format = True
+        return Histories.from_matrix(matrix, rows, log.users)
+    return user_histories(id_list(users, "the list of users"), log, recency, at)
 
 
-def user_histories(users: Sequence[Any], log: Interactions) -> Histories:
-    """The training histories of users by id; unknown users are left out."""
+def user_histories(users: Sequence[Any], log: Interactions, recency: Recency = NO_RECENCY, at: Any = None) -> Histories:
+    """The training histories of users by id; unknown users are left out. `recency`, `at`: as of `known_users`."""
     index = log.users.index(users)
     positions = np.flatnonzero(index >= 0)
     unknown = tuple(unknown_ids(users, index))
     rows = index[positions]
-    return training_histories(rows, log, unknown_users=unknown, n_requests=len(users), positions=positions)
+    return training_histories(rows, log, recency, at, unknown_users=unknown, n_requests=len(users), positions=positions)
 
 
-def training_histories(rows: Indices, log: Interactions, **unknown: Any) -> Histories:
-    """The training histories of users by their indices in the log."""
+def training_histories(
+    rows: Indices, log: Interactions, recency: Recency = NO_RECENCY, at: Any = None, **unknown: Any
+) -> Histories:
+    """The training histories of users by their indices in the log. `recency`, `at`: as of `known_users`."""
     matrix = log.matrix
+    aging = Aging.of(recency, log, at)
+    if aging is not None:
+        return _by_age(rows, aging, **unknown)
     if len(rows) > FEW:
         return Histories.from_matrix(matrix[rows], rows, log.users, **unknown)
     spans = [slice(matrix.indptr[row], matrix.indptr[row + 1]) for row in rows]
     arrays = _concatenated([matrix.indices[span] for span in spans], [matrix.data[span] for span in spans], log)
     return Histories(*arrays, log.n_items, rows, log.users, **unknown)
+
+
+def _by_age(rows: Indices, aging: Aging, **unknown: Any) -> Histories:
+    """The training histories of users, weighted by the age of their events."""
+    log, matrix = aging.log, aging.log.matrix
+    starts = matrix.indptr[rows].astype(np.int64)
+    lengths = matrix.indptr[np.asarray(rows) + 1] - starts
+    pointers = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=pointers[1:])
+    places = np.repeat(starts - pointers[:-1], lengths) + np.arange(pointers[-1])
+    weights = weighted(matrix.data[places], aging.of_users(rows, places, pointers[1:]))
+    return Histories(pointers, matrix.indices[places], weights, log.n_items, rows, log.users, **unknown)
 
 
 def item_histories(ids: Sequence[Any], log: Interactions) -> Histories:
@@ -152,60 +178,72 @@ def item_histories(ids: Sequence[Any], log: Interactions) -> Histories:
     )  # fmt: skip
 
 
-def given_histories(histories: Any, log: Interactions) -> Histories:
+def given_histories(histories: Any, log: Interactions, recency: Recency = NO_RECENCY, at: Any = None) -> Histories:
     """Histories given by their content: lists of item ids, mappings from item id to weight, or an Interactions.
 
-    See `merged_histories` for how repeated items and weights count.
+    Lists and mappings are in order, the oldest item first. A list may hold events with times in place of ids, as pairs
+    (item, time) or as mappings {"item": …, "time": …, "weight": …}. See `merged_histories` for how repeated items,
+    weights and ages count.
     """
     if isinstance(histories, Interactions):
-        histories = [histories.history(user) for user in histories.users]
-    histories = as_python(histories)
-    if is_matrix(histories):
-        raise ParameterError(
-            f"histories is a matrix ({type(histories).__name__}); expected a list of histories, each a list of item "
-            "ids, or an Interactions: monogram.Interactions.from_csr(matrix, items=…)"
-        )
-    if isinstance(histories, str | Mapping) or not isinstance(histories, Iterable):
-        raise ParameterError(
-            f"histories = {short_repr(histories)}; expected a list of histories, each a list of item ids"
-        )
-    return merged_histories([_checked(history, position) for position, history in enumerate(histories)], log)
+        return merged_histories(histories_of(histories, recency, log.unit_of_times), log, recency, at)
+    return merged_histories(checked_histories(histories, recency), log, recency, at)
 
 
-def merged_histories(histories: Sequence[History], log: Interactions) -> Histories:
+def merged_histories(
+    histories: Sequence[History], log: Interactions, recency: Recency = NO_RECENCY, at: Any = None
+) -> Histories:
     """Checked histories as rows, labelled by their positions.
 
     They are merged as the log was. On a "binary" log every item of a history counts 1, whatever its weight; an item of
     weight 0 is left out. On a "sum" log weights count, and an item named twice counts twice.
+
+    The age of an item is that of its last event. Unknown items are left out before ages are counted.
+
+    Parameters
+    ----------
+    histories : (ids, weights, times) of each, the oldest event first unless times are given
+        Weights and times may be None; a time is a date, or a number in the unit of the log's times.
+    recency : how events are weighted by their age
+    at : the time of asking; None: the latest event of each history
     """
-    index = log.items.index([id_ for ids, _ in histories for id_ in ids])
+    aging = Aging.of(recency, log, at)
+    index = log.items.index([id_ for ids, _, _ in histories for id_ in ids])
     items, weights, start = [], [], 0
     unknown: dict[Any, None] = {}
-    for ids, values in histories:
+    for number, (ids, values, times) in enumerate(histories):
         positions = index[start : start + len(ids)]
         start += len(ids)
         if missing := unknown_ids(ids, positions):
             unknown |= dict.fromkeys(missing)
-        row_items, row_weights = _merged(positions, values, log.merge == "binary")
+        keep = positions >= 0 if values is None else (positions >= 0) & (values > 0)
+        row_items, inverse, row_weights = _merged(positions[keep], values, keep, log.merge == "binary")
+        if aging is not None:
+            known_times = None if times is None else _selected(times, keep)
+            factors = aging.of_history(inverse, len(row_items), known_times, number)
+            row_weights = weighted(row_weights, factors)
         items.append(row_items)
         weights.append(row_weights)
     arrays = _concatenated(items, weights, log)
     return Histories(*arrays, log.n_items, np.arange(len(histories)), unknown_items=tuple(unknown))
 
 
-def _merged(positions: Indices, values: Float64 | None, binary: bool) -> tuple[Indices, NDArray[np.float32]]:
-    """The sorted known items of one history, and their weights."""
-    keep = positions >= 0
-    if values is None:
-        positions = positions[keep]
-        values = np.ones(len(positions))
-    else:
-        keep &= values > 0
-        positions, values = positions[keep], np.minimum(values[keep], LARGEST)
+def _merged(
+    positions: Indices, values: Float64 | None, keep: NDArray[np.bool_], binary: bool
+) -> tuple[Indices, Indices, NDArray[np.float32]]:
+    """The sorted items of one history, the item of each of its events, and the weights of the items."""
     items, inverse = np.unique(positions, return_inverse=True)
     if binary:
-        return items, np.ones(len(items), np.float32)
-    return items, np.bincount(inverse, values, len(items)).astype(np.float32)
+        return items, inverse, np.ones(len(items), np.float32)
+    counted = np.ones(len(positions)) if values is None else np.minimum(values[keep], LARGEST)
+    return items, inverse, np.bincount(inverse, counted, len(items)).astype(np.float32)
+
+
+def _selected(times: Any, keep: NDArray[np.bool_]) -> Any:
+    """The times of the events that are kept."""
+    if isinstance(times, np.ndarray):
+        return times[keep]
+    return [time for time, kept in zip(times, keep.tolist(), strict=True) if kept]
 
 
 def _concatenated(
@@ -217,33 +255,3 @@ def _concatenated(
     matrix = log.matrix
     all_items = np.concatenate([matrix.indices[:0], *items]).astype(matrix.indices.dtype, copy=False)
     return pointers, all_items, np.concatenate([matrix.data[:0], *weights])
-
-
-def _checked(history: Any, position: int) -> History:
-    """The ids and weights of one history of a caller."""
-    history = as_python(history)
-    if isinstance(history, IdScalar) or not isinstance(history, Iterable) or is_matrix(history):
-        raise ParameterError(
-            f"history {position} is {short_repr(history)}; expected a list of item ids. For one history, write [[…]]"
-        )
-    ids = id_list(history, f"history {position}")
-    return ids, _weights(history, position) if isinstance(history, Mapping) else None
-
-
-def _weights(history: Mapping[Any, Any], position: int) -> Float64:
-    weights = np.array([_number(value) for value in history.values()], np.float64)
-    for item, value, weight in zip(history, history.values(), weights, strict=True):
-        if not 0 <= weight <= LARGEST:
-            raise ParameterError(
-                f"history {position} gives {shorten(item)} the weight {short_repr(value)}; "
-                "expected a finite number of at least 0"
-            )
-    return weights
-
-
-def _number(value: Any) -> float:
-    """The value as a float; NaN where it is not a number."""
-    try:
-        return float(as_python(value))
-    except (TypeError, ValueError, OverflowError):
-        return np.nan
