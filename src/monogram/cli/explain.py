@@ -50,7 +50,8 @@ def command(
         raise ParameterError("neither or both of --user and --history were given; expected --user ID or --history a,b")
     if times is not None and history is None:
         raise ParameterError("--times was given without --history; expected both, or --user ID alone")
-    asked = Asked(user, with_times([history or ""], [] if times is None else [times]), item, asked_at(at))
+    given = None if history is None else with_times([history], [] if times is None else [times])[0]
+    asked = Asked(user, given, item, asked_at(at))
     fitted = load(model)
     explanation = _explained(fitted, asked)
     unknown = explanation.unknown_items
@@ -64,26 +65,19 @@ def command(
 
 @dataclass(frozen=True)
 class Asked:
-    """An item to explain at a time of asking: for a known user, or for the one history given."""
+    """An item to explain at a time of asking, for a known user or for a history."""
 
     user: str | None
-    histories: list[Any]
+    history: Any
     item: str
     at: Any
 
 
 def _explained(fitted: Any, asked: Asked) -> Any:
     """The explanation; the error for an unknown id suggests similar known ids."""
-    from monogram import ranking
-
-    log, recency = fitted.log_, fitted.recency_rule()
+    log = fitted.log_
     try:
-        if asked.user is None:
-            histories = ranking.given_histories(asked.histories, log, recency, asked.at)
-        else:
-            fitted.history(asked.user)  # the error for an unknown user
-            histories = ranking.known_users([asked.user], log, recency, asked.at)
-        return ranking.explain(fitted.weights_, histories, asked.item, log.items)
+        return fitted.explain(asked.history, asked.item, user=asked.user, at=asked.at)
     except UnknownIdError as error:
         unknown_user = asked.user is not None and asked.user not in log.users
         similar = suggestion([asked.user], log.users) if unknown_user else suggestion([asked.item], log.items)
@@ -93,7 +87,7 @@ def _explained(fitted: Any, asked: Asked) -> Any:
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table; what everyone gets has no weight."""
     item = EVERYONE if row["item"] is None else row["item"]
-    return {"item": item, "weight": row.get("weight", ""), "share": row["share"]}
+    return {"item": item, "weight": "" if row["weight"] is None else row["weight"], "share": row["share"]}
 
 
 def _document(explanation: Any) -> dict[str, Any]:

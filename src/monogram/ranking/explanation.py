@@ -45,14 +45,12 @@ class Explanation:
     shares : pairs of history item and share
     base : the part that no history changes (popularity, RG²; 0 for most models)
     unknown_items : items of the history that the model does not know
-    weights : the weight of each history item at the time of asking, in the order of `shares`; empty where not known
     """
 
     item: Any
     shares: tuple[tuple[Any, float], ...]
     base: float = 0.0
     unknown_items: tuple[Any, ...] = ()
-    weights: tuple[float, ...] = ()
 
     @property
     def score(self) -> float:
@@ -61,26 +59,16 @@ class Explanation:
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary for each share, largest first; a base other than 0 has item None. They sum to the score."""
-        rows: list[dict[str, Any]] = [{"item": item, "share": share} for item, share in self.shares]
-        for row, weight in zip(rows, self.weights, strict=False):
-            row["weight"] = weight
+        rows = [{"item": item, "share": share} for item, share in self.shares]
         rows += [{"item": None, "share": self.base}] if self.base else []
         return sorted(rows, key=lambda row: -abs(row["share"]))
 
     def __str__(self) -> str:
         lines = [f"{self.item}: {self.score:.4f}"]
-        differ = len(set(self.weights)) > 1
-        lines += [
-            f"  {row['share']:+.4f}  {_item_name(row['item'])}{_factor(row) if differ else ''}" for row in self.rows()
-        ]
+        lines += [f"  {row['share']:+.4f}  {_item_name(row['item'])}" for row in self.rows()]
         if self.unknown_items:
             lines.append(f"  unknown: {', '.join(map(str, self.unknown_items))}")
         return "\n".join(lines)
-
-
-def _factor(row: dict[str, Any]) -> str:
-    """The weight of an event as text; nothing for the base."""
-    return f" (weight {row['weight']:.3g})" if "weight" in row else ""
 
 
 def _item_name(item: Any) -> str:

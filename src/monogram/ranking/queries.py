@@ -149,13 +149,12 @@ def shares(weights: Weights, history: Csr, item: int) -> Shares:
 
 
 def explain(weights: Weights, histories: Histories, item: Any, items: Vocabulary) -> Explanation:
-    """The shares of the first history in the score of an item, and the weights of its events, by id."""
+    """The shares of the first history in the score of an item, by id."""
     index = item_index(item, items)
     history = histories.row_matrix(0)
     item_shares = shares(weights, history, index)
     pairs = zip(items.ids(history.indices), item_shares.values.tolist(), strict=True)
-    weights = tuple(history.data.astype(np.float64).tolist())
-    return Explanation(items[index], tuple(pairs), item_shares.base, histories.unknown_items, weights)
+    return Explanation(items[index], tuple(pairs), item_shares.base, histories.unknown_items)
 
 
 def item_index(item: Any, items: Vocabulary) -> int:
