@@ -223,7 +223,7 @@ def test_what_a_recency_needs_is_named():
         given_histories(plain, timed_log(), Recency(1.0))
     with pytest.raises(DataError, match="has no times"):
         known_users([0], ordered, Recency(half_life="1d"))
-    with pytest.raises(ParameterError, match="measured in time .1d., but history 1 has no times.*item, time"):
+    with pytest.raises(ParameterError, match=r"measured in time .1d., but history 1 has no times.*item, time"):
         given_histories([[("a", 1)], ["b"]], timed_log(time_unit="d"), Recency(half_life="1d"))
     assert len(given_histories([[]], timed_log(time_unit="d"), Recency(half_life="1d"))) == 1
     with pytest.raises(DataError, match="unit of this log's times is not known"):
@@ -236,7 +236,7 @@ def test_at_has_no_meaning_for_ages_in_events():
         known_users([0], log, Recency(1.0), at=3)
     with pytest.raises(ParameterError, match="at = 'soon'; expected a date"):
         known_users([0], log, at="soon")
-    with pytest.raises(ParameterError, match="at = .*a date, but the times of the log are numbers in an unknown unit"):
+    with pytest.raises(ParameterError, match=r"at = .*a date, but the times of the log are numbers in an unknown unit"):
         known_users([0], timed_log(), Recency(1.0, 2), at="2025-01-01")
 
 

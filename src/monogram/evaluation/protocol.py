@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.data.options import check_seed
+from monogram.data.parts import events
 from monogram.data.splits import Split
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Float64
@@ -22,6 +23,7 @@ from monogram.evaluation.metrics import BY_CATALOGUE, BY_USER, JudgedLists, Metr
 from monogram.evaluation.result import Evaluation
 from monogram.models.base import Recommender
 from monogram.models.baselines import Popularity
+from monogram.ranking import NO_RECENCY, Recency, known_users
 from monogram.weights import Dense, Dual, Weights
 
 # The metrics that papers report for each protocol.
@@ -144,14 +146,21 @@ def _warn_of_leak(name: str, model: Recommender, split: Split) -> None:
 def measure_model(model: Recommender, split: Split, metrics: tuple[Metric, ...], threads: int) -> Measured:
     """The values of a fitted model by user (users × metrics of users), and its metrics of the catalogue."""
     log, weights = model.fitted()
-    return measure_weights(weights, log, split, metrics, threads)
+    return measure_weights(weights, log, split, metrics, threads, model.recency_rule())
 
 
 def measure_weights(
-    weights: Weights, log: Interactions, split: Split, metrics: tuple[Metric, ...], threads: int
+    weights: Weights,
+    log: Interactions,
+    split: Split,
+    metrics: tuple[Metric, ...],
+    threads: int,
+    recency: Recency = NO_RECENCY,
 ) -> Measured:
     """As `measure_model`, for weights that were fitted on a log."""
-    return measure(lambda rows, rules, k: [weights.best(rows, rules, k, threads)], log, split, metrics)[0]
+    return measure(
+        lambda rows, rules, k: [weights.best(rows, rules, k, threads)], log, split, metrics, recency=recency
+    )[0]
 
 
 def measure_heads(
@@ -161,14 +170,23 @@ def measure_heads(
     split: Split,
     metrics: tuple[Metric, ...],
     threads: int,
+    recency: Recency = NO_RECENCY,
 ) -> list[Measured]:
     """As `measure_model`, for each model whose scores are those of the weights times its row of `thetas`."""
     return measure(
-        lambda rows, rules, k: weights.heads(thetas, rows, rules, k, threads), log, split, metrics, len(thetas)
-    )
+        lambda rows, rules, k: weights.heads(thetas, rows, rules, k, threads),
+        log, split, metrics, len(thetas), recency,
+    )  # fmt: skip
 
 
-def measure(rank: Rank, log: Interactions, split: Split, metrics: tuple[Metric, ...], heads: int = 1) -> list[Measured]:
+def measure(
+    rank: Rank,
+    log: Interactions,
+    split: Split,
+    metrics: tuple[Metric, ...],
+    heads: int = 1,
+    recency: Recency = NO_RECENCY,
+) -> list[Measured]:
     """As `measure_model`, for several heads that are ranked together.
 
     Parameters
@@ -176,8 +194,9 @@ def measure(rank: Rank, log: Interactions, split: Split, metrics: tuple[Metric, 
     rank : returns the best items for a batch of histories, one Best for each head
     log : what the heads were fitted on; the lists have its item indices
     heads : how many
+    recency : how the events of a history are weighted by their age
     """
-    histories, targets, hidden = _aligned(split, log)
+    histories, targets, hidden = _aligned(split, log, recency)
     by_user = [metric for metric in metrics if metric.name in BY_USER]
     longest = min(max(metric.k for metric in metrics), log.n_items)
     surprise, wanted = _surprise(log), np.diff(split.targets.matrix.indptr).astype(np.int64)
@@ -210,16 +229,18 @@ def _surprise(log: Interactions) -> Float64:
     return np.asarray(-np.log2(np.maximum(counts, 1) / users))
 
 
-def _aligned(split: Split, log: Any) -> tuple[Any, Any, Any]:
+def _aligned(split: Split, log: Any, recency: Recency = NO_RECENCY) -> tuple[Any, Any, Any]:
     """Histories, targets and hidden items with the item indices of the model; items that it lacks are left out.
 
-    The number of wanted items stays that of the split: a target that the model does not know is a miss.
+    The number of wanted items stays that of the split: a target that the model does not know is a miss. Histories are
+    weighted by age after the items are left out, as those of requests are.
     """
     place = log.items.index(split.histories.items.ids(np.arange(split.histories.n_items)))
     if (place == np.arange(log.n_items)).all() if len(place) == log.n_items else False:
-        return split.histories.matrix, split.targets.matrix, split.hidden
+        return known_users(None, split.histories, recency).matrix, split.targets.matrix, split.hidden
     if (place < 0).all():
         raise ParameterError("the model has none of the items of this split; fit it on split.train")
+    histories = events(split.histories, place[split.histories.matrix.indices] >= 0)
 
     def moved(matrix: Any) -> Any:
         at = place[matrix.indices]
@@ -231,7 +252,7 @@ def _aligned(split: Split, log: Any) -> tuple[Any, Any, Any]:
         return aligned
 
     hidden = None if split.hidden is None else moved(split.hidden)
-    return moved(split.histories.matrix), moved(split.targets.matrix), hidden
+    return moved(known_users(None, histories, recency).matrix), moved(split.targets.matrix), hidden
 
 
 def _union(left: Any, right: Any) -> Any:

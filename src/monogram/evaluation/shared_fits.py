@@ -1,14 +1,15 @@
 """Measure models on a split: one model from its own fit, or several models from one inverse that they share.
 
 Models whose `shared_fit` has the same recipe and penalties share one factorisation (see `models.abilities`). Of these,
-the models that only rescale the columns of its weights (reading "heads") also share one pass of scores.
+the models that only rescale the columns of its weights (reading "heads") also share one pass of scores for each recency.
+Any models that differ in recency alone share their weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,15 +17,19 @@ from monogram.data.splits import Split
 from monogram.engine.runtime import parallel
 from monogram.errors import ParameterError
 from monogram.evaluation.metrics import Metric
-from monogram.evaluation.protocol import Measured, measure_heads, measure_model
+from monogram.evaluation.protocol import Measured, measure_heads, measure_weights
 from monogram.models.base import Recommender
 from monogram.models.context import Between, FitOptions
 from monogram.models.inverse import Inverse
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.report import Report
+from monogram.ranking import Recency
 
 if TYPE_CHECKING:
     from monogram.models.inverse_model import InverseModel
+
+OF_HISTORIES = ("recency", "recency_unit", "half_life")  # parameters that change no weights
+Model = TypeVar("Model", bound=Recommender)
 
 
 def inverse_key(model: Recommender) -> tuple[GramRecipe, Penalties] | None:
@@ -39,6 +44,19 @@ def reads_heads(model: Recommender) -> bool:
     return shared is not None and shared.reading == "heads"
 
 
+def without_recency(model: Recommender) -> dict[str, Any]:
+    """The parameters on which the weights of a model depend."""
+    return {name: value for name, value in model.params().items() if name not in OF_HISTORIES}
+
+
+def by_recency(models: Iterable[Model]) -> dict[Recency, list[Model]]:
+    """Models by the rule with which they weight histories, in the order of their first models."""
+    groups: dict[Recency, list[Model]] = {}
+    for model in models:
+        groups.setdefault(model.recency_rule(), []).append(model)
+    return groups
+
+
 def measure_fit(
     model: Recommender,
     source: Any,
@@ -47,38 +65,63 @@ def measure_fit(
     fit: Mapping[str, Any],
     between: Between | None = None,
 ) -> tuple[Report, Measured]:
-    """Fit a model and measure it; its weights are released afterwards.
+    """Fit a model and measure it; its weights are released afterwards. Parameters: as of `measure_recencies`."""
+    report, measured = measure_recencies([model], source, split, metrics, fit, between)
+    return report, measured[0]
+
+
+def measure_recencies(
+    models: Sequence[Recommender],
+    source: Any,
+    split: Split,
+    metrics: tuple[Metric, ...],
+    fit: Mapping[str, Any],
+    between: Between | None = None,
+) -> tuple[Report, list[Measured]]:
+    """Fit models that differ in recency alone, once, and measure each; the weights are released afterwards.
 
     Parameters
     ----------
-    model : its parameters are used; the model itself is not fitted
+    models : their parameters are used; the models themselves are not fitted
     source : what `fit` takes: the log, or an Inverse or a Spectrum in place of it
     metrics : none: only the report of the fit is wanted
     fit : options of `fit`
     between : called between the epochs of an iterative fit, see `FitInputs`
     """
-    fitted = type(model)(**model.params())
+    fitted = type(models[0])(**models[0].params())
     if between is None:
         fitted.fit(source, **fit)
     else:
         fitted.fit_from(replace(fitted.inputs(source), between=between), FitOptions.parse(**fit))
+    if not metrics:
+        return fitted.report_, [(np.empty((0, 0)), {}) for _ in models]
+    log, weights = fitted.fitted()
     threads = parallel.count(fit.get("threads"))
-    return fitted.report_, measure_model(fitted, split, metrics, threads) if metrics else (np.empty((0, 0)), {})
+    return fitted.report_, [
+        measure_weights(weights, log, split, metrics, threads, model.recency_rule()) for model in models
+    ]
 
 
 def measure_inverse(
     inverse: Inverse, models: Sequence[Recommender], split: Split, metrics: tuple[Metric, ...], threads: int
 ) -> list[Measured]:
-    """Measure models of one inverse from one pass of scores; the inverse is used up, its array becomes the weights.
+    """Measure models of one inverse from one pass of scores for each recency.
+
+    The inverse is used up: its array becomes the weights.
 
     Parameters
     ----------
     models : each with `reads_heads`, of the recipe and penalties of the inverse
     """
-    heads = [model.formula().head for model in cast("Sequence[InverseModel]", models)]
-    thetas = np.array([inverse.solved.head(head)[0] for head in heads])
+    heads = {id(model): model.formula().head for model in cast("Sequence[InverseModel]", models)}
+    thetas = {name: inverse.solved.head(head)[0] for name, head in heads.items()}
     weights = inverse.into_shared_weights(threads)
-    return measure_heads(weights, thetas, inverse.log, split, metrics, threads)
+    values: dict[int, Measured] = {}
+    for recency, same in by_recency(models).items():
+        factors = np.array([thetas[id(model)] for model in same])
+        measured = measure_heads(weights, factors, inverse.log, split, metrics, threads, recency)
+        values |= {id(model): result for model, result in zip(same, measured, strict=True)}
+    return [values[id(model)] for model in models]
 
 
 def measure_models(

@@ -21,7 +21,7 @@ from monogram.engine.runtime import jit, parallel
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import silent
-from monogram.errors import MonogramWarning, NotFittedError, ParameterError
+from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
 from monogram.models import alternatives, clusters, expansion, parameters
 from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.context import (
@@ -76,7 +76,12 @@ class Recommender:
     # fit over its memory budget names the first that fits.
     lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ()
 
-    recency: float = param(0.0, "power with which an event of a history counts less the older it is", low=0, high=100)
+    recency: float = param(
+        0.0,
+        "power with which an event of a history counts less the older it is; 0: all count the same",
+        low=0,
+        high=100,
+    )
     recency_unit: str = param(str(EVENT), "unit of the age: '1 event', or a duration such as '7d'", span=True)
     half_life: str | None = param(
         None,
@@ -333,6 +338,7 @@ class Recommender:
         deny: Any = None,
         exclude_seen: bool = True,
         *,
+        at: Any = None,
         threads: int | None = None,
     ) -> Recommendations:
         """Rank items for known users, or for any history.
@@ -341,11 +347,18 @@ class Recommender:
         ----------
         users : ids of users in the training log; with neither users nor histories, all of them
         histories : list of histories, each a list of item ids or a mapping from item id to weight
-            A log merged as "binary" holds no weights: there every item of a history counts 1.
+            The oldest item comes first, where the model has `recency` or `half_life`. A list may hold events with times
+            instead: pairs (item, time), or mappings {"item": …, "time": …, "weight": …} with an optional weight. A time
+            is a date, or a number in the unit of the log's times. A log merged as "binary" holds no weights: there
+            every item of a history counts 1, times its factor by age.
         k : number of items for each request (fewer only where fewer are eligible)
         allow, deny : item ids
             Only these items; none of these items. One list for all requests, or one list for each request.
         exclude_seen : leave out the items of the history
+        at : the time of asking, a date or a number in the unit of the log's times
+            The age of an event is measured up to it; by default up to the latest event of the history. An event after
+            it has the age 0. It is an error where the model counts the age in events, and has no effect where all
+            events count the same.
 
         Returns
         -------
@@ -355,7 +368,11 @@ class Recommender:
         log, weights = self.fitted()
         if users is not None and histories is not None:
             raise ParameterError("both users and histories were given; expected one of them")
-        rows = ranking.known_users(users, log) if histories is None else ranking.given_histories(histories, log)
+        recency = self.recency_rule()
+        if histories is None:
+            rows = ranking.known_users(users, log, recency, at)
+        else:
+            rows = ranking.given_histories(histories, log, recency, at)
         return ranking.recommend(
             weights, rows, log.items, k=k, allow=allow, deny=deny, exclude_seen=exclude_seen, threads=threads
         )
@@ -368,6 +385,7 @@ class Recommender:
         allow: Any = None,
         deny: Any = None,
         exclude_seen: bool = True,
+        at: Any = None,
         batch: int | None = None,
         threads: int | None = None,
         progress: Callable[[str, float], None] | None = None,
@@ -381,7 +399,7 @@ class Recommender:
         Parameters
         ----------
         folder : created where it does not exist
-        k, allow, deny, exclude_seen, threads : as for `recommend`
+        k, allow, deny, exclude_seen, at, threads : as for `recommend`
         batch : users in a file; by default 10,000, and fewer where k is large
         progress : callable, optional
             Receives "users" and how many were written since the last call.
@@ -391,7 +409,7 @@ class Recommender:
         from monogram.models import batch as batch_
 
         self.fitted()
-        request = batch_.BatchRequest(k, allow, deny, exclude_seen)
+        request = batch_.BatchRequest(k, allow, deny, exclude_seen, at)
         with clusters.connection(cluster) as client:
             return batch_.recommend_all(
                 self, folder, request, batch, parallel.count(threads), progress or silent, client
@@ -401,19 +419,20 @@ class Recommender:
         """Items similar to each of the given items, which are excluded themselves.
 
         The similarity is the model's own: the score of the other item for a history of this item alone (a row of W).
-        It is not symmetric: a sequel follows from its first part more than the first part from the sequel.
+        It is not symmetric: a sequel follows from its first part more than the first part from the sequel. The item
+        counts 1: recency has no effect.
         """
         log, weights = self.fitted()
         rows = ranking.item_histories(ranking.id_list(items), log)
         return ranking.recommend(weights, rows, log.items, k=k, threads=threads, names=("item", "similar"))
 
-    def score(self, histories: Any, items: Any = None, *, threads: int | None = None) -> Float64:
+    def score(self, histories: Any, items: Any = None, *, at: Any = None, threads: int | None = None) -> Float64:
         """Scores of items for each history (histories × items); by default all items, in the order of `log_.items`.
 
-        An unknown item has the score NaN, and a warning names it.
+        An unknown item has the score NaN, and a warning names it. `histories` and `at` are as for `recommend`.
         """
         log, weights = self.fitted()
-        rows = ranking.given_histories(histories, log)
+        rows = ranking.given_histories(histories, log, self.recency_rule(), at)
         ids = list(log.items) if items is None else ranking.id_list(items)
         index = np.arange(log.n_items) if items is None else log.items.index(ids)
         unknown = [*rows.unknown_items, *ranking.unknown_ids(ids, index)]
@@ -422,19 +441,36 @@ class Recommender:
             warnings.warn(f"{len(unknown)} items the model does not know: {names}", MonogramWarning, stacklevel=2)
         return ranking.score(weights, rows, index, parallel.count(threads))
 
-    def explain(self, history: Any, item: Any) -> Explanation:
+    def explain(self, history: Any = None, item: Any = None, *, user: Any = None, at: Any = None) -> Explanation:
         """Why an item has its score: the exact share of each item of the history. The shares sum to the score.
 
         Parameters
         ----------
-        history : list of item ids, or a mapping from item id to weight (`history(user)` gives a known user's)
+        history : one history, as for `recommend`
         item : id of the item to explain
+        user : id of a user of the training log, in place of a history
+        at : as for `recommend`
         """
         log, weights = self.fitted()
-        return ranking.explain(weights, ranking.given_histories([history], log), item, log.items)
+        if (history is None) == (user is None):
+            number = "neither a history nor a user was" if user is None else "both a history and a user were"
+            raise ParameterError(
+                f"{number} given; expected one of them: explain(history, item), or explain(item=…, user=…)"
+            )
+        if user is None:
+            rows = ranking.given_histories([history], log, self.recency_rule(), at)
+        else:
+            rows = ranking.user_histories([user], log, self.recency_rule(), at)
+            if rows.unknown_users:
+                name = ranking.shorten(user)
+                raise UnknownIdError(f"user {name!r} is not one of the {log.n_users:,} users this model knows")
+        return ranking.explain(weights, rows, item, log.items)
 
     def history(self, user: Any) -> dict[Any, float]:
-        """A known user's training history: item id → weight."""
+        """A known user's training history: item id → weight in the log, the oldest item first if the log has an order.
+
+        It has no times: where the model's recency is one of time, use `recommend(users)` and `explain(user=…)`.
+        """
         return self.fitted()[0].history(user)
 
     def item_weights(self) -> Float64:

@@ -45,6 +45,7 @@ class BatchRequest:
     allow: Any = None
     deny: Any = None
     exclude_seen: bool = True
+    at: Any = None
 
     def __post_init__(self) -> None:
         for name in ("allow", "deny"):
@@ -62,7 +63,7 @@ class BatchRequest:
         allow, deny = (
             _rule_part(rule, name, users, n_users) for name, rule in (("allow", self.allow), ("deny", self.deny))
         )
-        return BatchRequest(self.k, allow, deny, self.exclude_seen)
+        return BatchRequest(self.k, allow, deny, self.exclude_seen, self.at)
 
 
 def _as_lists(rule: Any, name: str) -> Any:
@@ -148,7 +149,7 @@ def name_of(number: int) -> str:
 def _check(model: Recommender, request: BatchRequest) -> None:
     """Raise an error for invalid rules or an invalid k before anything is written."""
     request.part((0, 0), model.log_.n_users)
-    ranking.recommend(model.weights_, _histories(model, (0, 0)), model.log_.items, k=request.k)
+    ranking.recommend(model.weights_, _histories(model, (0, 0), request), model.log_.items, k=request.k)
 
 
 def _ranges(users: int, k: Any, batch: int | None) -> list[Range]:
@@ -160,8 +161,8 @@ def _ranges(users: int, k: Any, batch: int | None) -> list[Range]:
     return [(start, min(start + int(batch), users)) for start in range(0, users, int(batch))]
 
 
-def _histories(model: Recommender, users: Range) -> ranking.Histories:
-    return ranking.training_histories(np.arange(*users), model.log_)
+def _histories(model: Recommender, users: Range, request: BatchRequest) -> ranking.Histories:
+    return ranking.training_histories(np.arange(*users), model.log_, model.recency_rule(), request.at)
 
 
 def _write_part(
@@ -171,8 +172,9 @@ def _write_part(
     import pyarrow.parquet as pq
 
     rules: dict[str, Any] = {"allow": request.allow, "deny": request.deny, "exclude_seen": request.exclude_seen}
+    histories = _histories(model, users, request)
     recommendations = ranking.recommend(
-        model.weights_, _histories(model, users), model.log_.items, k=request.k, threads=threads, **rules
+        model.weights_, histories, model.log_.items, k=request.k, threads=threads, **rules
     )
     with whole_file(folder / name_of(number)) as file:
         pq.write_table(recommendations.to_arrow(), file)
@@ -238,13 +240,19 @@ def release_model() -> None:
 
 
 def _fingerprint(model: Recommender, request: BatchRequest, ranges: list[Range]) -> dict[str, Any]:
-    """What identifies a request when it resumes: a hash of the model's arrays and of the rules, and the batch size."""
+    """What identifies a request when it resumes: the batch size, and a hash of the model's arrays and of the rules."""
     digest = hashlib.sha256()
     for tensor in [*model.weights_.tensors().values(), *files.log_tensors(model.log_)[1].values()]:
         _add_tensor(digest, np.asarray(tensor))
     users = ranges[-1][1] if ranges else 0
     part = request.part((0, users), users)
     digest.update(json.dumps([request.k, request.exclude_seen, part.allow, part.deny], default=str).encode())
+    if model.recency_rule().active:
+        digest.update(repr((model.recency_rule(), request.at)).encode())
+        for name in ("latest", "order"):
+            values = getattr(model.log_, name)
+            if values is not None:
+                _add_tensor(digest, values)
     batch = ranges[0][1] if ranges else 0
     return {"monogram": __version__, "model": model.name, "batch": batch, "mark": digest.hexdigest()}
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from monogram.data.interactions import Interactions
 from monogram.data.options import check_seed
 from monogram.engine.runtime import memory
 from monogram.engine.topk import column_topk
 from monogram.engine.topk.best import Eligible
 from monogram.errors import MemoryBudgetError, ParameterError
 from monogram.models.report import LENGTH, Pruning
+from monogram.ranking import training_histories
 from monogram.weights import Sparse, Weights
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def prune(model: Model, keep: int, *, seed: int, threads: int) -> Model:
     _require_memory(log.n_items, min(keep, log.n_items), dtype)
     matrix = column_topk.thin(weights.columns, log.n_items, keep, dtype=dtype, diagonal=True, threads=threads)
     sparse = Sparse(matrix)
-    overlap, users = _overlap(log, weights, sparse, seed, threads)
+    overlap, users = _overlap(model, sparse, seed, threads)
     pruned = type(model)(**model.params())
     density = matrix.nnz / log.n_items**2
     pruned.adopt(log, sparse, model.report_, Pruning(int(keep), density, overlap, users, weights.nbytes, sparse.nbytes))
@@ -62,11 +62,12 @@ def _require_memory(items: int, keep: int, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _overlap(log: Interactions, before: Weights, after: Weights, seed: int, threads: int) -> tuple[float, int]:
+def _overlap(model: Recommender, after: Weights, seed: int, threads: int) -> tuple[float, int]:
     """The mean overlap of the lists of sampled users before and after pruning, and the number of these users."""
+    log, before = model.fitted()
     active = np.flatnonzero(np.diff(log.matrix.indptr))
     sample = np.sort(np.random.default_rng(seed).choice(active, min(SAMPLE, len(active)), replace=False))
-    histories = log.matrix[sample]
+    histories = training_histories(sample, log, model.recency_rule()).matrix
     eligible, k = Eligible.all_but(histories), min(LENGTH, log.n_items)
     first, second = (weights.best(histories, eligible, k, threads) for weights in (before, after))
     shares = [

@@ -156,16 +156,16 @@ def _moment(value: Any, log: Interactions, subject: str) -> Any:
         number = np.nan
     if not -LATEST < number < LATEST:
         raise ParameterError(
-            f"{subject.format(short_repr(value))}; expected a date such as '2025-06-01', or a number in the unit of the "
-            "log's times"
+            f"{subject.format(short_repr(value))}; expected a date such as '2025-06-01', or a number in the unit of "
+            "the log's times"
         )
     if not isinstance(value, str | date | np.datetime64) or log.latest is None:
         return number
     unit = log.unit_of_times
     if unit is None:
         raise ParameterError(
-            f"{subject.format(short_repr(value))}, a date, but the times of the log are numbers in an unknown unit; give "
-            "a number, or name the unit when the log is read"
+            f"{subject.format(short_repr(value))}, a date, but the times of the log are numbers in an unknown unit; "
+            "give a number, or name the unit when the log is read"
         )
     return number * 1000 if unit == "ns" else number if unit == "us" else number / (SECONDS[unit] * 1e6)
 

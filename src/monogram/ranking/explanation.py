@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -45,12 +47,15 @@ class Explanation:
     shares : pairs of history item and share
     base : the part that no history changes (popularity, RG²; 0 for most models)
     unknown_items : items of the history that the model does not know
+    weights : the weight of each event of the history, in the order of `shares`: how much it counts by its age, times
+        its weight in the log or in the request
     """
 
     item: Any
     shares: tuple[tuple[Any, float], ...]
     base: float = 0.0
     unknown_items: tuple[Any, ...] = ()
+    weights: tuple[float, ...] = ()
 
     @property
     def score(self) -> float:
@@ -58,14 +63,24 @@ class Explanation:
         return sum(share for _, share in self.shares) + self.base
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each share, largest first; a base other than 0 has item None. They sum to the score."""
-        rows = [{"item": item, "share": share} for item, share in self.shares]
-        rows += [{"item": None, "share": self.base}] if self.base else []
+        """One dictionary for each share, largest first; a base other than 0 has item None. They sum to the score.
+
+        "weight" is that of the event; the base has the weight None.
+        """
+        weights: Iterable[float] = self.weights or repeat(1.0)
+        rows: list[dict[str, Any]] = [
+            {"item": item, "share": share, "weight": weight}
+            for (item, share), weight in zip(self.shares, weights, strict=False)
+        ]
+        rows += [{"item": None, "share": self.base, "weight": None}] if self.base else []
         return sorted(rows, key=lambda row: -abs(row["share"]))
 
     def __str__(self) -> str:
+        weighted = any(weight != 1 for weight in self.weights)
         lines = [f"{self.item}: {self.score:.4f}"]
-        lines += [f"  {row['share']:+.4f}  {_item_name(row['item'])}" for row in self.rows()]
+        for row in self.rows():
+            weight = f"  (weight {row['weight']:.3g})" if weighted and row["weight"] is not None else ""
+            lines.append(f"  {row['share']:+.4f}  {_item_name(row['item'])}{weight}")
         if self.unknown_items:
             lines.append(f"  unknown: {', '.join(map(str, self.unknown_items))}")
         return "\n".join(lines)
