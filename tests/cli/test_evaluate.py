@@ -32,7 +32,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("protocol", ["holdout", "strong", "ratio811", "temporal", "leave_last"])
+@pytest.mark.parametrize("protocol", ["holdout", "strong", "ratio811", "temporal", "latest", "leave_last", "sessions"])
 def test_every_protocol(program, log, protocol):
     done = program("evaluate", log, "--model", "ease,deql", "--protocol", protocol, "--time-column", "when", "--json")
     assert done.code == 0, done.err

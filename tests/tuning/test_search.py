@@ -212,7 +212,7 @@ def test_what_is_trained_in_epochs(log):
         assert tpe.trained_in_epochs(name, space(name, log, None, given)) is expected
 
 
-@pytest.mark.parametrize("protocol", ["holdout", "strong", "ratio811", "temporal", "leave_last"])
+@pytest.mark.parametrize("protocol", ["holdout", "strong", "ratio811", "temporal", "latest", "leave_last", "sessions"])
 @pytest.mark.filterwarnings("ignore")
 def test_every_protocol(log, protocol):
     found = mg.tune(log, "ease", protocol=protocol, **FAST)

@@ -105,7 +105,7 @@ def test_lines_are_plain_json(tmp_path):
     path = tmp_path / "study.jsonl"
     Study(ABOUT, path).add(TRIALS)
     assert json.loads(path.read_text().splitlines()[1]) == {
-        "model": "ease", "parameters": {"l2": 1.0}, "value": 0.1, "seconds": 0.5, "note": "",
+        "model": "ease", "parameters": mg.EASE(l2=1.0).params(), "value": 0.1, "seconds": 0.5, "note": "",
     }  # fmt: skip
 
 

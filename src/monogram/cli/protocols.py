@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,22 +25,26 @@ ProtocolName = Annotated[
     str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.", autocompletion=complete_protocol)
 ]
 Share = Annotated[
-    float | None, typer.Option("--share", help="Share of events held out (holdout, strong, temporal; default 0.2).")
+    float | None, typer.Option("--share", help="Share held out (holdout, strong, temporal, latest, sessions; default 0.2).")
 ]
 Users = Annotated[str | None, typer.Option("--users", help="Number or share of users held out (strong; default 0.2).")]
 At = Annotated[
     str | None, typer.Option("--at", help="Time of the cut: a date such as 2025-06-01, or a number (temporal).")
 ]
-Part = Annotated[str | None, typer.Option("--part", help="test or validation (ratio811; default test).")]
+Part = Annotated[str | None, typer.Option("--part", help="test or validation (ratio811, sessions; default test).")]
+NTrain = Annotated[int | None, typer.Option("--n-train", help="Number of training sessions (sessions).")]
 
 
-def protocol_arguments(share: float | None, users: str | None, at: str | None, part: str | None) -> dict[str, Any]:
+def protocol_arguments(
+    share: float | None, users: str | None, at: str | None, part: str | None, n_train: int | None = None
+) -> dict[str, Any]:
     """The values of the protocols' flags, by the names of the arguments."""
     return {
         "share": share,
         "users": number_or_text((int, float), users),
         "at": number_or_text((int, float), at),
         "part": part,
+        "n_train": n_train,
     }
 
 
@@ -69,10 +74,17 @@ class Protocol:
         options.check_seed(seed)
         self.arguments = defaults | chosen | ({"seed": seed} if "seed" in defaults else {})
 
-    @property
-    def reads_itself(self) -> bool:
-        """Whether the protocol reads the file itself: fixed lists of train and test."""
-        return self._split.__name__ == "public"
+    def reads_itself(self, log: str, columns: dict[str, Any]) -> bool:
+        """Whether the protocol reads the file itself: fixed lists of train and test, or the rows of sessions.
+
+        ParameterError where columns are named of fixed lists.
+        """
+        if self._split.__name__ == "public" and columns:
+            raise ParameterError(
+                f"the protocol {self.name} reads fixed lists from an npz file: it has no columns to name"
+            )
+        rows = self.name == "sessions" and not columns and Path(log).suffix.lower() == ".npz"
+        return rows or self._split.__name__ == "public"
 
     def split(self, log: Any) -> Any:
         """Split a log."""
@@ -89,11 +101,11 @@ class Protocol:
 
 def check_flags(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Refuse a flag that the protocol does not have, and flags that contradict each other."""
-    flags = [f"--{argument}" for argument in defaults if argument != "seed"]
+    flags = [f"--{argument.replace('_', '-')}" for argument in defaults if argument != "seed"]
     for argument in options:
         if argument not in defaults:
             has = f"its own flags are {', '.join(flags)}" if flags else "its split is fixed"
-            raise ParameterError(f"the protocol {name} has no --{argument}: {has}")
+            raise ParameterError(f"the protocol {name} has no --{argument.replace('_', '-')}: {has}")
     if "at" in options and "share" in options:
         raise ParameterError(
             "--at and --share were both given; expected one of them: the time of the cut, or the share after it"

@@ -14,7 +14,7 @@ import typer
 from monogram.cli.evaluate import split_log
 from monogram.cli.flags import column_flags, model_flags
 from monogram.cli.output import check_output, console, print_json, print_stderr, read_log, warnings_on_stderr
-from monogram.cli.protocols import At, Part, Protocol, ProtocolName, Share, Users, protocol_arguments
+from monogram.cli.protocols import At, NTrain, Part, Protocol, ProtocolName, Share, Users, protocol_arguments
 from monogram.cli.shared_options import Json, Memory, Threads, complete_model
 from monogram.errors import ParameterError
 
@@ -51,6 +51,7 @@ def command(
     users: Users = None,
     at: At = None,
     part: Part = None,
+    n_train: NTrain = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the splits, the search and the bootstrap.")] = 1,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     memory: Memory = None,
@@ -69,9 +70,8 @@ def command(
     from monogram.tuning.search import tune
 
     names = [name.strip() for name in model.split(",") if name.strip()]
-    splitter = Protocol(protocol, protocol_arguments(share, users, at, part), seed)
-    if splitter.reads_itself and columns:
-        raise ParameterError(f"the protocol {protocol} reads fixed lists from an npz file: it has no columns to name")
+    splitter = Protocol(protocol, protocol_arguments(share, users, at, part, n_train), seed)
+    reads_itself = splitter.reads_itself(log, columns)
     budget_.parse(budget)  # reports wrong options before the log is read
     metrics.parse(metric)
     for path in report or ():
@@ -83,7 +83,7 @@ def command(
             if any(other is not None and file.absolute() == other.absolute() for other, _ in files[:number]):
                 raise ParameterError(f"{file} was given twice, also with {flag}; give each file its own name")
     fixed = _fixed(names, parameters)
-    source = log if splitter.reads_itself else read_log(log, columns)
+    source = log if reads_itself else read_log(log, columns)
     split = split_log(splitter, source)
     with live(metric) as shown, warnings_on_stderr():
         result = tune(

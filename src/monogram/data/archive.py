@@ -61,6 +61,16 @@ class Archive:
             )
         return array
 
+    def number(self, name: str) -> int:
+        """One whole number."""
+        try:
+            array = np.asarray(self._file[name])
+        except _BROKEN as error:
+            raise DataError(f"{self.path}: {name!r} cannot be read: {error}") from error
+        if array.size != 1 or array.dtype.kind not in "iu":
+            raise DataError(f"{self.path}: {name!r} is {array.dtype} of shape {array.shape}, expected a whole number.")
+        return int(array.reshape(-1)[0])
+
     def shape(self) -> tuple[int, int]:
         """Numbers of users and of items."""
         shape = self.get("shape", "iu")

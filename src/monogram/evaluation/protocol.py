@@ -30,6 +30,7 @@ from monogram.weights import Dense, Dual, Weights
 DEFAULT_METRICS = {
     "strong": ("recall_capped@20", "recall_capped@50", "ndcg@100"),
     "ratio811": ("mrr@10", "ndcg@10"),
+    "sessions": ("recall@20", "mrr@20"),
 }
 BATCH = 1024  # users ranked at once
 Models = Recommender | Iterable[Recommender] | Mapping[str, Recommender]
@@ -205,7 +206,7 @@ def measure(
     counts = np.zeros((heads, len(by_catalogue), log.n_items), np.int64)
     for start in range(0, histories.shape[0], BATCH):
         part = slice(start, min(start + BATCH, histories.shape[0]))
-        seen = histories[part] if hidden is None else _union(histories[part], hidden[part])
+        seen = _excluded(histories[part], None if hidden is None else hidden[part], split.exclude_seen)
         held_out = targets[part]
         for head, best in enumerate(rank(histories[part], Eligible.all_but(seen), longest)):
             hits = best.among(held_out)
@@ -253,6 +254,13 @@ def _aligned(split: Split, log: Any, recency: Recency = NO_RECENCY) -> tuple[Any
 
     hidden = None if split.hidden is None else moved(split.hidden)
     return moved(known_users(None, histories, recency).matrix), moved(split.targets.matrix), hidden
+
+
+def _excluded(histories: Any, hidden: Any, exclude_seen: bool) -> Any:
+    """The items that are not recommended: those of the history, where they are left out, and hidden ones."""
+    if not exclude_seen:
+        return sp.csr_array(histories.shape, dtype=np.float32) if hidden is None else hidden
+    return histories if hidden is None else _union(histories, hidden)
 
 
 def _union(left: Any, right: Any) -> Any:

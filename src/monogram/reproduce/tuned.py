@@ -17,8 +17,9 @@ from monogram.reproduce.sets import SEED, Place
 from monogram.safe import make_folder
 from monogram.tuning import budget as budget_
 from monogram.tuning.group_runner import Task
-from monogram.tuning.search import VALIDATION, ModelSearch, about
+from monogram.tuning.search import ModelSearch, about
 from monogram.tuning.study import Study
+from monogram.tuning.validation import SHARE
 
 FIXED = ("rank", "solver", "epochs", "tolerance", "zero_diagonal")
 
@@ -68,7 +69,7 @@ class Tuned:
         """The validation split of the protocol; where it has none, a seeded share of each user's train events."""
         if place not in self._splits:
             if place.protocol == "lightgcn":
-                self._splits = {place: holdout(place.split("test").train, share=VALIDATION, seed=SEED)}
+                self._splits = {place: holdout(place.split("test").train, share=SHARE, seed=SEED)}
             else:
                 self._splits = {place: place.split("validation")}
         return self._splits[place]

@@ -30,8 +30,8 @@ def report(tuning: Tuning, command: str = "") -> list[Block]:
         Text(f"Made by Monogram {__version__}" + (" with this command:" if command else ".")),
         *([Text(command, code=True)] if command else []),
         Text(
-            f"{len(rows):,} settings in {seconds:,.1f} s, compared by {tuning.metric} on the validation part (a "
-            f"part of train). The best: {tuning.model!r} with {best['value']:.4f}."
+            f"{len(rows):,} settings in {seconds:,.1f} s, compared by {tuning.metric} on the validation part "
+            f"({tuning.validation or 'a part of train'}). The best: {tuning.model!r} with {best['value']:.4f}."
         ),
         Heading(2, "On the test part"),
         Text("The best setting was refitted on all of train. The test part was read once, after the search."),

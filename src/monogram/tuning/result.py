@@ -35,9 +35,11 @@ class Tuning:
     differences : on the test part, the paired differences to "ease" and to "popularity"
         A model is not compared with itself.
     plan : the plan of the coarse grid, with its cost; it prints
+    validation : which part of train the settings were compared on, and why
     """
 
     plan: SearchPlan
+    validation: str = ""
 
     def __init__(self, trials: list[Trial], best: Trial, model: Recommender, metric: str, test: Evaluation) -> None:
         self._trials, self._best = trials, best
@@ -63,6 +65,7 @@ class Tuning:
         """The result without the model, for JSON."""
         return {
             "metric": self.metric,
+            "validation": self.validation,
             "best": self.best,
             "test": self.test.rows(),
             "differences": {name: vars(difference) for name, difference in self.differences.items()},
@@ -87,6 +90,7 @@ class Tuning:
     def __repr__(self) -> str:
         seconds = sum(trial.seconds for trial in self._trials)
         lines = [f"{len(self._trials):,} settings in {seconds:.1f} s; the best on validation, by {self.metric}:"]
+        lines += [f"  (validation: {self.validation})"] if self.validation else []
         valued = [trial for trial in self._trials if trial.value is not None]
         best = sorted(valued, key=lambda trial: -(trial.value or 0.0))[:SHOWN]
         lines += [f"  {trial.value:.4f}  {trial.setting.make()!r}" for trial in best]

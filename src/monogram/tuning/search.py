@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import warnings
@@ -15,9 +14,9 @@ import numpy as np
 
 from monogram._version import __version__
 from monogram.data.options import check_seed
-from monogram.data.splits import PROTOCOLS, Split, holdout, leave_last, ratio811, strong, temporal
+from monogram.data.splits import Split
 from monogram.engine.runtime.arrays import Float64
-from monogram.errors import DataError, MonogramWarning, NumericalError, ParameterError, one_of
+from monogram.errors import MonogramWarning, NumericalError, ParameterError
 from monogram.evaluation import metrics as metrics_
 from monogram.models.context import check_dtype
 from monogram.models.parameters import search_axes
@@ -29,8 +28,8 @@ from monogram.tuning.plan import SearchPlan, plan
 from monogram.tuning.result import Tuning, finish
 from monogram.tuning.settings import Setting, Trial, best_of
 from monogram.tuning.study import Study, fingerprint
+from monogram.tuning.validation import split_of, validation_of
 
-VALIDATION = 0.1  # of each user's events, or of the users, or of the time
 # Protocols whose validation part cannot measure a shift in popularity: train has events of the same days.
 WITHOUT_SHIFT = {
     "holdout": "a random split",
@@ -96,9 +95,10 @@ def tune(
     study : a file to which every finished group of settings is written, and from which a search resumes
         Optuna's own record is a second file, with ".optuna" after its name.
     validation : how the validation part is split off from train: a function of the log, or a Split
-        By default as the protocol splits (temporal, strong, leave_last, ratio811), else 10% of each user's events.
-        item_power is searched only on a validation part that is later than train, or on your own; otherwise a warning
-        says so.
+        By default as the protocol splits (temporal, latest, sessions, strong, leave_last, ratio811), the latest 20% of
+        each user's events for the protocol public where its train list has an order, else 10% of each user's events.
+        `result.validation` says which. item_power is searched only on a validation part that is later than train
+        (temporal, latest, sessions), or on your own; otherwise a warning says so.
     seed : of the splits, of Optuna's search, and of the bootstrap
     dtype, memory, threads : as for `fit`
     progress : receives a SearchState before the first group of settings, and after each group
@@ -114,8 +114,9 @@ def tune(
         raise ParameterError(f"metric {metric!r} is one of the catalogue; expected one of users, such as 'ndcg@20'")
     check_seed(seed)
     check_dtype(dtype)
-    split = _split(log, protocol, seed)
-    task = Task(_validation(log, protocol, split, validation, seed), parsed, dtype, memory, threads)
+    split = split_of(log, protocol, seed)
+    chosen = validation_of(log, protocol, split, validation, seed)
+    task = Task(chosen.split, parsed, dtype, memory, threads)
     recorded = Study(about(task, split.protocol), study)
     search = ModelSearch(task, names, dict(space or {}), recorded, limit, seed, progress, baselines=(BASELINE,))
     search.run()
@@ -127,7 +128,7 @@ def tune(
     middle = spaces.coarse(BASELINE, search.spaces[BASELINE])[0]
     compared = [baseline.setting if baseline else middle, Setting.of(FLOOR, {})]
     tuning = finish(search.study, split, task, best, seed, compared)
-    tuning.plan = search.plan
+    tuning.plan, tuning.validation = search.plan, chosen.how
     return tuning
 
 
@@ -326,7 +327,7 @@ def _warn_of_shift(names: list[str], space: Mapping[str, Mapping[str, Any]], pro
             warnings.warn(
                 f"{parameter} of {name} {use}: the validation part is {protocol!r}, {WITHOUT_SHIFT[protocol]}, which "
                 "cannot measure a shift in popularity, so that the best value on it may be the worst in use; to search "
-                f"{parameter} use the protocol temporal or, in Python, a validation part of your own that resembles "
+                f"{parameter} use the protocol temporal or latest or, in Python, a validation part of your own that resembles "
                 "use",
                 MonogramWarning,
                 stacklevel=4,
@@ -351,40 +352,3 @@ def _names(models: str | Iterable[str]) -> list[str]:
     for name in names:
         model_class(name)
     return list(dict.fromkeys(names))
-
-
-def _split(log: Any, protocol: Any, seed: int) -> Split:
-    """The split whose test part is measured at the end."""
-    if isinstance(protocol, str):
-        if protocol not in PROTOCOLS:
-            raise ParameterError(f"there is no protocol {protocol!r}; {one_of(protocol, PROTOCOLS)}")
-        function = PROTOCOLS[protocol]
-        seeded = "seed" in inspect.signature(function).parameters
-        protocol = function(log, seed=seed) if seeded else function(log)
-    elif callable(protocol):
-        protocol = protocol(log)
-    if not isinstance(protocol, Split):
-        raise ParameterError(f"protocol is a {type(protocol).__name__}; expected a name, a function or a Split")
-    return protocol
-
-
-def _validation(log: Any, protocol: Any, split: Split, validation: Any, seed: int) -> Split:
-    """The split of train on which settings are compared."""
-    by_protocol: dict[str, Callable[[Any], Split]] = {
-        "temporal": lambda train: temporal(train, share=VALIDATION),
-        "strong": lambda train: strong(train, users=VALIDATION, seed=seed),
-        "leave_last": leave_last,
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MonogramWarning)  # the same warning was raised for the test part
-        if validation is not None:
-            return validation if isinstance(validation, Split) else _split(split.train, validation, seed)
-        if protocol == "ratio811":
-            return ratio811(log, seed=seed, part="validation")
-        function = by_protocol.get(split.protocol, lambda train: holdout(train, share=VALIDATION, seed=seed))
-        try:
-            return function(split.train)
-        except DataError as error:
-            raise DataError(
-                f"no validation part can be split off from train: {error}; give one with validation="
-            ) from error

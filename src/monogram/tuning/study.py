@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from monogram.data.parts import timing
 from monogram.data.splits import Split
 from monogram.errors import DataError, StorageError
 from monogram.safe import append
@@ -21,13 +22,18 @@ FORMAT = 1
 
 
 def fingerprint(split: Split) -> str:
-    """A checksum of the data of a split: the matrices of train, histories and targets, and the ids of the items."""
+    """A checksum of the data of a split: the matrices of train, histories and targets, their times and order where they
+    have them, and the ids of the items.
+    """
     digest = hashlib.sha256()
     for part in (split.train, split.histories, split.targets):
         matrix = part.matrix
         digest.update(repr(matrix.shape).encode())
         for array in (matrix.indptr, matrix.indices, matrix.data):
             digest.update(array.tobytes())
+        for name, values in timing(part, slice(None)).items():
+            if values is not None:
+                digest.update(name.encode() + values.tobytes())
     digest.update(repr(list(split.train.items)).encode())
     return digest.hexdigest()
 
