@@ -12,35 +12,46 @@ from monogram.data.spans import Span, in_unit_of
 from monogram.errors import ParameterError
 
 SECOND = Span(1.0, "s")
-LARGEST = 2.0**63  # of a time, before and after 0
-EXPECTED = "a date such as '2026-05-01' or '2026-05-01T12:00:00Z', or a finite number in the unit of the log's times"
+LARGEST = 2**63  # of a time, before and after 0
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EXPECTED = "a date such as '2026-05-01' or '2026-05-01T12:00:00Z', or a number in the unit of the log's times"
 
 
-def moment_in(log: Interactions, value: Any, name: str = "at") -> float:
-    """A moment on the time axis of a log; ParameterError, which calls it `name`, for anything else.
+def moment_in(log: Interactions, value: Any, subject: str = "at = {}") -> int | float:
+    """A moment on the time axis of a log; ParameterError for anything else.
 
     Parameters
     ----------
-    log : a date becomes a number in the unit of its times, or seconds since 1970 where it has none
+    log : a date becomes a number in the unit of its times, or microseconds since 1970 where it has none
     value : a number in that unit, or a date as an ISO text or an object; a date without a zone is UTC
+    subject : what the error message says of the value
     """
     number = _number(value)
     if number is not None:
         return number
     moment = _date(value)
     if moment is None:
-        raise ParameterError(f"{name} = {_shown(value)}; expected {EXPECTED}")
+        raise ParameterError(f"{subject.format(_shown(value))}; expected {EXPECTED}")
     zoned = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    micros = (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    second = 1.0 if log.latest is None else in_unit_of(SECOND, log.latest, log.time_unit)
-    return micros / (1e6 / second)
+    micros = (zoned - EPOCH) // timedelta(microseconds=1)
+    latest, unit = log.latest, log.unit_of_times
+    if latest is None or unit == "us":
+        return micros
+    if unit is None:
+        raise ParameterError(
+            f"{subject.format(_shown(value))}, a date, but the times of the log are numbers in an unknown unit; give a "
+            "number, or name the unit when the log is read"
+        )
+    return micros * 1000 if unit == "ns" else micros / (1e6 / in_unit_of(SECOND, latest, unit))
 
 
-def _number(value: Any) -> float | None:
-    """The value as a float where it is a finite number of moderate size."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+def _number(value: Any) -> int | float | None:
+    """The value where it is a finite number that 64 bits hold."""
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if -LARGEST <= value <= LARGEST else None
+    return value if -LARGEST < value < LARGEST else None
 
 
 def _date(value: Any) -> datetime | None:

@@ -109,7 +109,7 @@ def in_common_unit(
     """
     if unit == unit_of_others or not len(times) or not len(others):
         return times, unit_of_others if unit_of_others is not None else unit
-    known, wanted = unit or _unix_unit(times), unit_of_others or _unix_unit(others)
+    known, wanted = unit or unix_unit(times), unit_of_others or unix_unit(others)
     if known is None or wanted is None:
         raise DataError(
             Message(

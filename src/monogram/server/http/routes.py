@@ -207,7 +207,7 @@ def _change(event: schemas.Event, log: Interactions, position: int) -> LogChange
     """An event as it is stored: ids as text, a date as a number in the unit of the log's times."""
     user = _id(event.user, log.users, "user", position)
     item = _id(event.item, log.items, "item", position)
-    time = None if event.time is None else moment_in(log, event.time, f"the time of event {position}")
+    time = None if event.time is None else moment_in(log, event.time, f"the time of event {position} is {{}}")
     return LogChange(user, item, event.weight, time)
 
 

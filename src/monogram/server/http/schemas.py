@@ -19,7 +19,7 @@ Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Id = Text | Whole
 Weight = Annotated[float, Meta(ge=0)]
 # A number in the unit of the times of the model's log, or an ISO date such as "2026-05-01T12:00:00".
-Moment = Annotated[float, Meta(ge=-(2**63), le=2**63)] | Annotated[str, Meta(max_length=LONGEST_DATE)]
+Moment = Annotated[float, Meta(gt=-(2**63), lt=2**63)] | Annotated[str, Meta(max_length=LONGEST_DATE)]
 
 
 class Entry(Struct, forbid_unknown_fields=True, omit_defaults=True):

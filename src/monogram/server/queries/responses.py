@@ -246,8 +246,8 @@ def _times(entries: list[schemas.Entry], position: int, log: Interactions) -> Fl
             f"history {position} has a time for {len(given):,} of its {len(entries):,} events; "
             "expected a time for each of them, or for none"
         )
-    name = f"a time of history {position}"
-    return np.array([moment_in(log, time, name) for time in given], np.float64)
+    subject = f"history {position} has the time {{}}"
+    return np.array([moment_in(log, time, subject) for time in given], np.float64)
 
 
 def first_is_set(left: Any, right: Any, first: str, second: str) -> bool:

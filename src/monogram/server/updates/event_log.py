@@ -71,6 +71,6 @@ def _received(seconds: Sequence[float], log: Interactions) -> Float64 | float:
     latest = log.latest
     assert latest is not None
     try:
-        return np.array(seconds) * in_unit_of(SECOND, latest, log.time_unit)
+        return np.array(seconds) * in_unit_of(SECOND, latest, log.unit_of_times)
     except DataError:
         return float(latest.max())
