@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import monogram as mg
 from monogram.data.interactions import Interactions
 from monogram.server.updates.event_log import as_log
 from monogram.server.updates.events import EventStore, LogChange
+from monogram.server.updates.refresh import changed
 
 DAY = 86_400.0
 ONES = sp.csr_array(np.eye(2, dtype=np.float32))
@@ -72,6 +75,39 @@ def test_any_stored_time_can_be_applied(time, number, dtype):
     log = as_log([LogChange("zoe", "tea", time=time)], log_with(times=np.array([10, 40], dtype), time_unit="s"))
     assert log.times.dtype == dtype
     assert log.times.tolist() == [number if dtype is np.float64 else round(number)]
+
+
+def read(rows, ordered):
+    columns = dict(zip(("user", "item", "when"), map(list, zip(*rows, strict=True)), strict=True))
+    if ordered:
+        del columns["when"]
+        return mg.read(pa.table(columns), time="order", quiet=True)
+    return mg.read(pa.table(columns), time="when", time_unit="s", quiet=True)
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["times", "order"])
+@pytest.mark.parametrize("half_life", [None, "100s"])
+def test_recency_after_events_is_that_of_a_fit_on_all_events(ordered, half_life):
+    """Late events that the server learns of now have their place by their time; without a time they are the latest."""
+    if ordered and half_life is not None:
+        half_life = "3 events"
+    rng = np.random.default_rng(5)
+    rows = [(f"u{user}", f"i{item}", int(rng.integers(1000))) for user in range(12) for item in rng.permutation(8)[:4]]
+    new = [("u0", "i7", 20), ("u0", "i6", None), ("zoe", "i1", None), ("zoe", "i2", None), ("u0", "i7", 990), ("u3", "new", 1)]
+    changes = [LogChange(user, item, 1.0, time, seq, 1005.0) for seq, (user, item, time) in enumerate(new, 1)]
+    model = mg.EASE(l2=2, recency=0.0 if half_life else 0.7, half_life=half_life).fit(read(rows, ordered))
+    updated, _ = changed(model, changes, 1)
+    everything = [*rows, *((user, item, 1005 if time is None else time) for user, item, time in new)]
+    fitted = mg.EASE(**model.params()).fit(read(everything, ordered))
+    items = sorted(fitted.log_.items)
+    for user in fitted.log_.users:
+        mine, theirs = (one.explain(item="i1", user=user) for one in (updated, fitted))
+        assert dict(zip(dict(mine.shares), mine.weights, strict=True)) == pytest.approx(
+            dict(zip(dict(theirs.shares), theirs.weights, strict=True)), rel=1e-6
+        )
+        scores = [{row["item"]: row["score"] for row in one.recommend([user], k=9)} for one in (updated, fitted)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+    assert sorted(updated.log_.items) == items
 
 
 def test_a_store_has_the_time_of_arrival(tmp_path):
