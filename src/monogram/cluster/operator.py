@@ -27,7 +27,7 @@ class DistributedOperator(Operator):
     """
 
     def __init__(self, cluster: Cluster, matrix: Any, shift: tuple[Float64, Float64] | None = None) -> None:
-        self.run, self.matrix, self.shift, self.threads = Run(cluster), matrix, shift, 1
+        self.run, self.matrix, self.shift, self.threads, self.kernel = Run(cluster), matrix, shift, 1, None
         self._applied = 0
         with self.run.stage("sending the log"):
             cuts = parts.row_cuts(matrix, cluster.part)

@@ -46,7 +46,9 @@ def reads_heads(model: Recommender) -> bool:
 
 def without_recency(model: Recommender) -> dict[str, Any]:
     """The parameters on which the weights of a model depend."""
-    return {name: value for name, value in model.params().items() if name not in OF_HISTORIES}
+    own, common = type(model).__dataclass_fields__, Recommender.__dataclass_fields__
+    unused = [name for name in OF_HISTORIES if own[name] is common[name]]  # a class may give a name another meaning
+    return {name: value for name, value in model.params().items() if name not in unused}
 
 
 def by_recency(models: Iterable[Model]) -> dict[Recency, list[Model]]:

@@ -34,8 +34,10 @@ from monogram.models.context import (
     scratch_folder,
 )
 from monogram.models.parameters import param
+from monogram.models.recipe import GramRecipe
 from monogram.models.registry import names_of
 from monogram.models.report import Pruning, Report, ReportBuilder
+from monogram.models.search_axes import RECENCY
 from monogram.models.timed import TimeKernelParameters
 from monogram.planning.cost import Cost, counting
 from monogram.planning.plan import Plan
@@ -81,6 +83,7 @@ class Recommender:
         "power with which an event of a history counts less the older it is; 0: all count the same",
         low=0,
         high=100,
+        search=RECENCY,
     )
     recency_unit: str = param(str(EVENT), "unit of the age: '1 event', or a duration such as '7d'", span=True)
     half_life: str | None = param(
@@ -299,7 +302,14 @@ class Recommender:
 
     def inputs(self, source: Any) -> FitInputs:
         """The argument of `fit` as inputs: a log, or for some models a factorisation of a log."""
-        return FitInputs(as_interactions(source))
+        inputs, recipe = FitInputs(as_interactions(source)), self._gram_recipe()
+        if recipe is not None:
+            inputs.kernel(recipe)  # a log without order is an error before anything is computed
+        return inputs
+
+    def _gram_recipe(self) -> GramRecipe | None:
+        """The recipe of the Gram matrix that the fit uses; None where it uses none."""
+        return None
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         """Compute the weights."""

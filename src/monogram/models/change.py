@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -101,9 +101,10 @@ def prepare(model: FullRank, after: changes.Changed, options: UpdateOptions) -> 
     update = solve(model, after, data, changed_penalties(model, after.log, squares(data), options), resources)
     resources.report.tick("change")
     also = _most_changed_items(model, after)
-    accuracy = certificate(data, update.penalties, update.inverse, also=also, fine=drift, tolerance=TWO_DIGITS)
+    how = _how(model, after.log, threads) | {"fine": drift, "tolerance": TWO_DIGITS}
+    accuracy = certificate(data, update.penalties, update.inverse, also=also, **how)
     resources.report.tick("residual")
-    at_fit = _accuracy_at_fit(model, accuracy[1], drift)
+    at_fit = _accuracy_at_fit(model, accuracy[1], drift, threads)
     _check_drift(model.report_, at_fit, *accuracy, options)
     note = "" if options.penalties == "followed" else FROZEN
 
@@ -126,7 +127,7 @@ def _most_changed_items(model: FullRank, after: changes.Changed) -> Indices:
     return np.argsort(-np.asarray(sums), kind="stable")[:PROBED]
 
 
-def _accuracy_at_fit(model: FullRank, error: float, drift: float) -> tuple[float, float]:
+def _accuracy_at_fit(model: FullRank, error: float, drift: float, threads: int) -> tuple[float, float]:
     """Residual and error of the last fit.
 
     The report of a fit may hold only a loose bound of the error. Where that bound would decide whether the update is
@@ -142,17 +143,38 @@ def _accuracy_at_fit(model: FullRank, error: float, drift: float) -> tuple[float
         return residual, drift
     matrix, state = _data(model, model.log_.matrix), model.weights_.required_state()
     inverse = model.weights_.read_inverse(matrix)
-    return certificate(matrix, state.penalties, inverse, fine=drift, tolerance=TWO_DIGITS)
+    how = _how(model, model.log_, threads) | {"fine": drift, "tolerance": TWO_DIGITS}
+    return certificate(matrix, state.penalties, inverse, **how)
+
+
+def _how(model: FullRank, log: Interactions, threads: int) -> dict[str, Any]:
+    """Arguments of a certificate: the time kernel of a log, and threads for it."""
+    return {"kernel": model.formula().recipe.kernel(log), "threads": threads}
 
 
 def changed_rows(model: FullRank, after: changes.Changed) -> tuple[Csr, Csr]:
     """The removed and the added rows of data, both over the new catalogue.
 
     A user with new events is in both: the old row is removed and the longer one, with another user weight, is added.
+    With a time kernel each event of these users is a row, and the Gram matrix of the rows is still their part of S.
     """
-    matrix = after.log.matrix
-    removed = _data(model, model.log_.matrix[after.removed_rows])
-    return _widened(removed, after.log.n_items), _data(model, matrix[matrix.shape[0] - after.n_added :])
+    users = after.log.n_users
+    removed = _rows_of_data(model, model.log_, after.removed_rows)
+    return _widened(removed, after.log.n_items), _rows_of_data(
+        model, after.log, np.arange(users - after.n_added, users)
+    )
+
+
+def _rows_of_data(model: FullRank, log: Interactions, users: Indices) -> Csr:
+    """The rows of data of some users."""
+    kernel, rows = model.formula().recipe.kernel(log), _data(model, log.matrix[users])
+    return rows if kernel is None else kernel.part(events_of(log.matrix, users)).expanded(rows)
+
+
+def events_of(matrix: Csr, rows: Indices) -> Indices:
+    """The places of the entries of some rows, in the order of the rows."""
+    starts, lengths = matrix.indptr[rows], np.diff(matrix.indptr)[rows]
+    return np.asarray(np.arange(lengths.sum()) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths))
 
 
 def _widened(matrix: Csr, items: int) -> Csr:

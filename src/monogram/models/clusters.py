@@ -24,6 +24,12 @@ def check(model: Recommender, cluster: Any, solver: str) -> None:
             f"{which} is fitted on one machine; fit it without cluster. Models that can be fitted on a cluster: "
             f"{names_of('on_cluster')}"
         )
+    recipe = model._gram_recipe()
+    if recipe is not None and recipe.timed:
+        raise ParameterError(
+            f"decay = {recipe.decay:g} with a cluster, whose workers make the Gram matrix without a time kernel; fit "
+            "without cluster, or with decay = 0"
+        )
     model._solver(solver, False)
     if solver not in ("auto", "primal"):
         raise ParameterError(f"solver = {solver!r} runs on one machine; with cluster expected 'auto' or 'primal'")

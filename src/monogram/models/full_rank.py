@@ -189,7 +189,9 @@ class FullRank(InverseModel):
             inverse_costs.local(size, options.candidates, **settings),
             inverse_costs.matrix_free(size, diagonal, **settings),
         )
-        return self.plan_inverse(size, options, () if options.expand else others)  # they have nothing to expand
+        if options.expand and not self.formula().recipe.timed:
+            others = ()  # they have nothing to expand
+        return self.plan_inverse(size, options, others)
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
         gram_bytes = size.items**2 * np.dtype(options.dtype).itemsize if options.keep_gram else 0
@@ -223,8 +225,9 @@ class FullRank(InverseModel):
         n = inputs.log.n_items
         out: Float = np.zeros((n, n), options.dtype, order="F")
         if options.cluster is None:
-            data = inputs.data(self.formula().recipe)
-            gram(data, out, threads=options.threads, done=lambda columns: report.tick("gram", columns))
+            recipe = self.formula().recipe
+            how: dict[str, Any] = {"kernel": inputs.kernel(recipe), "threads": options.threads}
+            gram(inputs.data(recipe), out, **how, done=lambda columns: report.tick("gram", columns))
         return out
 
     def _from_inverse(self, source: Inverse, options: FitOptions, report: ReportBuilder) -> Weights:

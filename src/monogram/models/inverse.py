@@ -121,9 +121,10 @@ def plan_inverse(
         solver=options.solver,
         dtype=options.dtype,
         threads=options.threads,
-        extra=extra,
+        extra=replace(extra, expand=extra.expand and not recipe.timed),  # then there is no dual to expand
         copied=recipe.copied_bytes(size.events),
         penalised=not penalties.none,
+        timed=recipe.timed,
         disk=disk,
         disk_space=None if options.scratch is None or not disk else free(options.scratch),
         others=others,
@@ -137,7 +138,7 @@ def invert(
     """Compute the inverse by the chosen solver; the primal solver uses the Gram of the inputs where it is known."""
     report.tick("plan")
     report.solver, report.planned_bytes = chosen.solver, chosen.bytes
-    data = inputs.data(recipe)
+    data, kernel = inputs.data(recipe), inputs.kernel(recipe)
     report.unit = inputs.unit
     d = squares(data)
     penalties = rule.of(d)
@@ -154,9 +155,10 @@ def invert(
         size = measure(inputs.log.matrix)
         budget = options.budget - beside_tiles(size, options.threads) - recipe.copied_bytes(size.events)
         settings |= {"folder": options.scratch, "budget": budget, "restarted": warn_of_restart}
-        return Solved(disk_inverse(data, penalties, **settings), *vectors)
+        return Solved(disk_inverse(data, penalties, kernel=kernel, **settings), *vectors)
     if chosen.solver == "primal":
-        return Solved(primal.primal_inverse(data, penalties, known_gram=inputs.gram, **settings), *vectors)
+        settings |= {"kernel": kernel, "known_gram": inputs.gram}
+        return Solved(primal.primal_inverse(data, penalties, **settings), *vectors)
     return Solved(dual.dual_inverse(data, penalties, **settings), *vectors)
 
 
@@ -166,10 +168,11 @@ def solve(
     """Compute the inverse by the chosen solver, measure its residual and error, and check them."""
     solved = invert(recipe, rule, inputs, options, report, chosen)
     report.tick("diagonal")
-    report.residual, report.error = certificate(inputs.data(recipe), solved.penalties, solved.inverse)
+    how: dict[str, Any] = {"kernel": inputs.kernel(recipe), "threads": options.threads}
+    report.residual, report.error = certificate(inputs.data(recipe), solved.penalties, solved.inverse, **how)
     report.tick("residual")
     try:
-        check_accuracy(report)
+        check_accuracy(report, dual=not recipe.timed)
     except NumericalError as error:
         if isinstance(solved.inverse, DiskInverse):
             solved.inverse.scratch.remove()
@@ -181,11 +184,12 @@ def solve(
 def warm(recipe: GramRecipe, dtype: str) -> None:
     """Compile the kernels of an inverse, so that the time and memory of a fit do not include the compiler."""
     data = recipe.data(two_by_two(), 1.0)
-    for invert_small in (primal.primal_inverse, dual.dual_inverse):
-        solved = invert_small(data, np.ones(2), dtype=dtype)
-        certificate(data, np.ones(2), solved)
-        if isinstance(solved, PrimalInverse):
-            solved.into_weights(np.ones(2), np.ones(2), 1)
+    kernel = recipe.small_kernel(data.nnz)
+    solved = primal.primal_inverse(data, np.ones(2), kernel=kernel, dtype=dtype)
+    certificate(data, np.ones(2), solved, kernel=kernel)
+    solved.into_weights(np.ones(2), np.ones(2), 1)
+    if kernel is None:
+        certificate(data, np.ones(2), dual.dual_inverse(data, np.ones(2), dtype=dtype))
 
 
 class Inverse:
@@ -237,7 +241,9 @@ class Inverse:
             )
         check_dtype(dtype)
         check_solver(solver)
-        data = as_interactions(log)
+        inputs = FitInputs(as_interactions(log))
+        inputs.kernel(recipe)  # a log without order is an error before anything is computed
+        data = inputs.log
         options = FitOptions.parse(dtype=dtype, memory=memory, threads=threads, solver=solver, progress=progress)
         report = options.report()
         with parallel.blas_threads(threads):
@@ -248,7 +254,7 @@ class Inverse:
             warm(recipe, dtype)
             report.tick("compile")
             with memory_.Peak() as peak:
-                solved = solve(recipe, penalties, FitInputs(data), options, report, chosen)
+                solved = solve(recipe, penalties, inputs, options, report, chosen)
         self._set(data, (recipe, penalties), solved, report.build(peak.bytes))
 
     def _set(
@@ -405,14 +411,15 @@ def exact_enough(report: ReportBuilder) -> bool:
     return (report.residual or 0) <= WORST_RESIDUAL and (report.error or 0) <= WORST_ERROR
 
 
-def check_accuracy(report: ReportBuilder) -> None:
-    """Raise NumericalError where a fit is not finite; warn where it is not exact."""
+def check_accuracy(report: ReportBuilder, *, dual: bool = True) -> None:
+    """Raise NumericalError where a fit is not finite; warn where it is not exact. `dual`: the model has that solver."""
     assert report.residual is not None
     if not (np.isfinite(report.residual) and np.isfinite(report.error or 0)):
         raise NumericalError("the inverse is not finite: raise l2, or use dtype='float64'")
     if not exact_enough(report):
         other = "primal" if report.solver in ("dual", EXPANDED) else "dual"
-        advice = f"use dtype='float64', or try solver='{other}'" if report.dtype == "float32" else "raise l2"
+        another = f", or try solver='{other}'" if dual else ""
+        advice = f"use dtype='float64'{another}" if report.dtype == "float32" else "raise l2"
         warn(
             f"this fit is not exact: its residual is {report.residual:.1e} (good: below {WORST_RESIDUAL:g}), and the "
             f"error of its weights about {report.error or 0:.0e} of the largest (good: below {WORST_ERROR:g}); "

@@ -12,6 +12,7 @@ from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.heads import Formula
 from monogram.models.inverse import Inverse
+from monogram.models.recipe import GramRecipe
 from monogram.planning.cost import Cost, Extra
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size
@@ -48,6 +49,9 @@ class InverseModel(Recommender):
         if isinstance(source, Recommender):
             source = source.inverse(seal=False)  # it does not outlive the fit
         return FitInputs(source.log, source) if isinstance(source, Inverse) else super().inputs(source)
+
+    def _gram_recipe(self) -> GramRecipe:
+        return self.formula().recipe
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
         """The memory and work of the fit in addition to the inverse."""

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.data import changes
+from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.gram.probes import probe_items
 from monogram.engine.inverse.local import LocalColumns, LocalRegression
@@ -45,7 +46,8 @@ def fit_local(formula: Formula, inputs: FitInputs, options: FitOptions, report: 
     report.solver, report.planned_bytes, report.neighbours = Local.solver, planned, options.candidates
     data = inputs.data(recipe)
     report.unit = inputs.unit
-    regression = LocalRegression(data, rule.of(squares(data)), dtype=options.dtype, threads=options.threads)
+    settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads}
+    regression = LocalRegression(data, rule.of(squares(data)), kernel=inputs.kernel(recipe), **settings)
     report.tick("gram")
     columns = regression.columns(np.arange(data.shape[1]), options.candidates, report.tick)
     report.tick("solve")
@@ -60,8 +62,9 @@ def fit_local(formula: Formula, inputs: FitInputs, options: FitOptions, report: 
 
 def warm(recipe: GramRecipe, dtype: str) -> None:
     """Compile the kernels of a local fit."""
-    data = recipe.data(two_by_two(), 1.0)
-    regression = LocalRegression(data, np.ones(2), dtype=dtype)
+    log = Interactions.from_csr(two_by_two(), times=np.arange(2), time_unit="s")
+    data, kernel = recipe.data(log.matrix, 1.0), recipe.kernel(log)
+    regression = LocalRegression(data, np.ones(2), dtype=dtype, kernel=kernel)
     regression.columns(np.arange(2), 1).into_rows(np.ones(2), np.ones(2))
     regression.candidates(np.arange(2), 1)
 
@@ -83,7 +86,8 @@ def update_local(model: FullRank, after: changes.Changed, options: UpdateOptions
     recipe, _, head = model.formula()
     data = recipe.data(matrix, start.unit)
     former, penalties = changed_penalties(model, after.log, squares(data), options)
-    regression = LocalRegression(data, penalties, dtype=start.dtype, threads=threads)
+    settings: dict[str, Any] = {"dtype": start.dtype, "threads": threads}
+    regression = LocalRegression(data, penalties, kernel=recipe.kernel(after.log), **settings)
     touched = former != penalties
     touched[model.log_.n_items :] = True
     for rows in changed_rows(model, after):

@@ -72,6 +72,11 @@ class GramRecipe:
             return None
         return TimeKernel(log.on_time_axis(self.decay_unit), self.decay, self.floor)
 
+    def small_kernel(self, events: int) -> TimeKernel | None:
+        """A time kernel of the same kind on simultaneous events, with which a fit is compiled; None without decay."""
+        dtype = np.int32 if self.decay_unit == EVENT else np.float64
+        return TimeKernel(np.zeros(events, dtype), self.decay, self.floor) if self.timed else None
+
     def unit(self, matrix: Csr) -> float | None:
         """The factor with which the mean weight of an event of this log is 1; None where all user weights are 1."""
         return user_weights.unit(matrix, self.user_power) if self.weighted else None

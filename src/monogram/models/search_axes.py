@@ -38,6 +38,9 @@ class Search:
     largest : largest value, as a share of the smaller side of the log (users or items); for ranks
     order : axes of a lower order are searched in an outer loop, so that a factorisation they share is computed once
     only_with_shift : search it only where the validation part can measure a shift in popularity
+    only_with_order : search it only where the order of events is known, and the validation part is later than train
+    apart : the coarse grid tries its values with the middle values of the other axes only, and a finer grid with their
+        best values only, so that the grids do not multiply; the first value is that of all other settings
     unless : parameters that exclude this one: where values are given for one of them, this one is not searched
     """
 
@@ -50,6 +53,8 @@ class Search:
     largest: float = math.inf
     order: int = 0
     only_with_shift: bool = False
+    only_with_order: bool = False
+    apart: bool = False
     unless: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -68,3 +73,5 @@ L2 = Search((0.25, 1.0, 4.0, 16.0, 64.0), unit="popularity")
 DROPOUT = Search((0.25, 0.5, 0.75), "odds")
 RANK = Search(RANKS, "whole", largest=1.0)
 USER_POWER = Search((0.0, 0.5, 1.0), "plain", order=-1)  # first: one Gram serves all settings of one user_power
+DECAY = Search((0.0, 0.3, 0.6, 1.0), "plain", order=2, only_with_order=True, apart=True)
+RECENCY = Search((0.0, 0.3, 0.5, 0.7, 1.0), "plain", free=True, order=3, only_with_order=True, apart=True)

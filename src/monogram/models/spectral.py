@@ -23,9 +23,11 @@ from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
+from monogram.models.recipe import GramRecipe
 from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import RANK, Search
 from monogram.models.spectrum import Spectrum
+from monogram.models.timed import TimeKernelParameters
 from monogram.planning.iterative_costs import alternating
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, measure
@@ -55,7 +57,14 @@ class Spectral(Recommender):
 
     def shared_fit(self) -> SharedFit | None:
         """The spectrum of the model's target; None where the fit is iterative."""
-        return SharedFit("spectrum", self.target) if self.closed_form else None
+        return SharedFit("spectrum", (self.target, self.recipe())) if self.closed_form else None
+
+    def recipe(self, user_power: float = 0.0) -> GramRecipe:
+        """The recipe of S, of whose eigenpairs the spectrum is made; the target "rg2" has its own user weights."""
+        return spectrum.default_recipe(self.target) if self.target != "plain" else GramRecipe(user_power)
+
+    def _gram_recipe(self) -> GramRecipe:
+        return self.recipe()
 
     @property
     def pairs_needed(self) -> int | None:
@@ -90,14 +99,14 @@ class Spectral(Recommender):
     def _warm(self, options: FitOptions) -> None:
         identity = Interactions.from_csr(sp.eye_array(2, dtype=np.float32).tocsr()).matrix
         for matrix in (identity, identity.astype(np.float64)):
-            data = Operator(matrix)
+            data = Operator(matrix, kernel=self.recipe().small_kernel(matrix.nnz))
             data.dense("items")
             for dtype in ("float32", "float64"):
                 data.item_gram_times(np.ones((2, 2), dtype))
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """The plan of a fit on a log of this size."""
-        return spectrum.plan(size, self._fixed_rank() or FIRST_RANK, options, self.target != "plain")
+        return spectrum.plan(size, self._fixed_rank() or FIRST_RANK, options, self.recipe())
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         source = self._spectrum(inputs, options, report)
@@ -131,13 +140,13 @@ class Spectral(Recommender):
             return source
         rank, chosen = fixed_rank or FIRST_RANK, self._chosen(inputs, options, report)
         while True:
-            power = 1.0 if self.target == "rg2" else 0.0
-            pairs = spectrum.decompose(inputs.log, rank, options, report, chosen, target=self.target, power=power)
-            computed = Spectrum.of_pairs(inputs.log, pairs, self.target, power)
+            settings: dict[str, Any] = {"target": self.target, "recipe": self.recipe()}
+            pairs = spectrum.decompose(inputs.log, rank, options, report, chosen, **settings)
+            computed = Spectrum.of_pairs(inputs.log, pairs, **settings)
             if fixed_rank is not None or self._has_all_pairs(computed):
                 return computed
             rank *= 2
-            chosen = spectrum.plan(measure(inputs.log.matrix), rank, options, self.target != "plain").require().chosen
+            chosen = spectrum.plan(measure(inputs.log.matrix), rank, options, self.recipe()).require().chosen
 
     def _check(self, source: Spectrum, fixed_rank: int | None) -> None:
         """Raise ParameterError where a spectrum has another target or too few pairs."""
@@ -145,6 +154,12 @@ class Spectral(Recommender):
         if source.target != self.target:
             raise ParameterError(
                 f"{name} needs a Spectrum with target={self.target!r}; the Spectrum given has target={source.target!r}"
+            )
+        own = replace(self.recipe(), user_power=source.user_power)  # that of the spectrum is used
+        if source.recipe != own:
+            raise ParameterError(
+                f"{name} has {_times(own)}, but the Spectrum given has {_times(source.recipe)}; give both the same, or "
+                "fit on the log"
             )
         if fixed_rank is not None and fixed_rank > source.rank and not source.complete:
             raise ParameterError(
@@ -161,7 +176,7 @@ class Spectral(Recommender):
 
 
 @dataclass(kw_only=True, eq=False)
-class RegularizedPCA(Spectral):
+class RegularizedPCA(TimeKernelParameters, Spectral):
     """Regularised PCA.
 
     Minimises ‖X − PQ‖² + l2·(‖P‖² + ‖Q‖²) with P of `rank` columns. Solution: f = (σ − l2)₊/σ.
@@ -176,7 +191,7 @@ class RegularizedPCA(Spectral):
 
 
 @dataclass(kw_only=True, eq=False)
-class DropoutMF(Spectral):
+class DropoutMF(TimeKernelParameters, Spectral):
     """Matrix factorisation with dropout of factors; its rank follows from the data.
 
     Minimises ‖X − Y‖² + ((1 − keep)/keep)·‖Y‖_*², the expected loss when factors are dropped. Solution: f = (σ − μ)₊/σ
@@ -197,7 +212,7 @@ class DropoutMF(Spectral):
 
 
 @dataclass(kw_only=True, eq=False)
-class NuclearPower(Spectral):
+class NuclearPower(TimeKernelParameters, Spectral):
     """Matrix approximation with a power of the nuclear norm as penalty; its rank follows from the data.
 
     Minimises ‖X − Y‖² + l2·‖Y‖_*^power. Solution: f = (σ − μ)₊/σ with μ = ½·l2·power·η^(power − 1) and
@@ -225,7 +240,7 @@ class NuclearPower(Spectral):
 
 
 @dataclass(kw_only=True, eq=False)
-class WLAE(Spectral):
+class WLAE(TimeKernelParameters, Spectral):
     """Weighted linear autoencoder; with a single weight, plain weight decay.
 
     Minimises ‖X − X·W₁·W₂‖² + ‖W₁Λ^½‖² + ‖Λ^½W₂‖² over W₁, W₂ of rank `rank`, Λ = diag(weights). Solution:
@@ -252,7 +267,7 @@ class WLAE(Spectral):
 
 
 @dataclass(kw_only=True, eq=False)
-class VLAE(Spectral):
+class VLAE(TimeKernelParameters, Spectral):
     """Variational linear autoencoder.
 
     Minimises ‖X − X·A·B‖² + ‖ΛB‖² + ‖XA‖² over A, B of rank `rank`, Λ = diag(weights). Solution:
@@ -286,7 +301,7 @@ class VLAE(Spectral):
 
 
 @dataclass(kw_only=True, eq=False)
-class LRR(Spectral):
+class LRR(TimeKernelParameters, Spectral):
     """Low-rank regression; with a single l2, ridge regression on the weights (the product penalty of Steck 2020).
 
     Minimises ‖X − XW‖² + ‖ΓW‖² over W of rank at most `rank`, Γ = V·diag(l2)^½·Vᵀ. Solution: f_i = σ_i²/(σ_i² + l2_i).
@@ -392,6 +407,13 @@ class RG2(Spectral):
                 f"{before:.6g}); raise epochs or tolerance, or use solver='closed_form'"
             )
         return Factors(*rg2.fold_in(problem, solution))
+
+
+def _times(recipe: GramRecipe) -> str:
+    """The time kernel of a recipe, in words."""
+    if not recipe.timed:
+        return "decay = 0"
+    return f"decay = {recipe.decay:g}, decay_unit = {str(recipe.decay_unit)!r}, floor = {recipe.floor:g}"
 
 
 def soft(sigma: Float64, level: float) -> Float64:

@@ -13,9 +13,9 @@ import numpy as np
 from monogram import store
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.engine.gram import user_weights
+from monogram.data.spans import Span
 from monogram.engine.gram.operators import Operator
-from monogram.engine.gram.user_weights import scale_rows
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.iterative import rg2
 from monogram.engine.lowrank import spectrum
 from monogram.engine.runtime import parallel
@@ -24,6 +24,7 @@ from monogram.errors import ModelFileError, MonogramError, ParameterError, warn
 from monogram.models.advice import spectrum_advice
 from monogram.models.context import FitOptions, check_solver
 from monogram.models.files import finite, log_from, log_tensors
+from monogram.models.recipe import GramRecipe
 from monogram.models.report import ReportBuilder
 from monogram.planning.choice import plan_spectrum
 from monogram.planning.cost import Cost
@@ -46,13 +47,15 @@ class Spectrum:
     target : "plain" for X itself, "rg2" for RG²'s row-normalised and shifted target
     user_power : with "plain", the spectrum of diag(√w)·X instead, where w_u = unit·n_u^(−user_power) as in `Tempered`
         By default 0: every event has the same weight. The target "rg2" has the power 1.
+    recipe : with "plain", the definition of S, of whose eigenpairs these are the roots; in place of user_power
+        With its `decay` items that a user used close together count more (`GramRecipe`); the solver is then "primal".
     dtype, memory, threads, solver, progress : as for `fit` of a model; "primal" works on the items, "dual" on the users
     tolerance : largest ‖Sv − σ²v‖/σ² accepted; by default 1e-4 in float32, 1e-8 in float64
 
     Attributes
     ----------
     log : the log
-    user_power : power of the user weights
+    recipe : the definition of S
     values : σ, largest first; pairs that are zero to rounding are left out
     vectors : V, one vector for each column
     residual : the largest ‖Sv − σ²v‖/σ², measured
@@ -68,6 +71,7 @@ class Spectrum:
         *,
         target: str = "plain",
         user_power: float | None = None,
+        recipe: GramRecipe | None = None,
         dtype: str = "float32",
         memory: int | float | str | None = None,
         threads: int | None = None,
@@ -79,32 +83,38 @@ class Spectrum:
         _check_tolerance(tolerance)
         if target not in TARGETS:
             raise ParameterError(f"target = {target!r}; expected one of {', '.join(TARGETS)}")
-        power = _checked_power(user_power, target)
+        recipe = _checked_recipe(recipe, user_power, target)
         data = as_interactions(log)
+        recipe.kernel(data)  # a log without order is an error before anything is computed
         check_solver(solver)
         options = FitOptions.parse(dtype=dtype, memory=memory, threads=threads, solver=solver, progress=progress)
         with parallel.blas_threads(threads):
-            chosen = _chosen(data, rank, options, target, power)
-            report = options.report()
-            pairs = decompose(data, rank, options, report, chosen, target=target, power=power, tolerance=tolerance)
-        self._set(data, pairs, target, power)
+            chosen = _chosen(data, rank, options, recipe)
+            settings: dict[str, Any] = {"target": target, "recipe": recipe, "tolerance": tolerance}
+            pairs = decompose(data, rank, options, options.report(), chosen, **settings)
+        self._set(data, pairs, target, recipe)
 
     def _set(
-        self, log: Interactions, pairs: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
+        self, log: Interactions, pairs: spectrum.EigenPairs, target: str, recipe: GramRecipe, saved: int | None = None
     ) -> None:
-        self.log, self.target, self.user_power = log, target, power
+        self.log, self.target, self.recipe = log, target, recipe
         self.values: Float64 = np.sqrt(pairs.values)
         self.vectors, self.complete, self.residual = pairs.vectors, pairs.complete, pairs.residual
         self.products, self.saved = pairs.products, saved
 
     @classmethod
     def of_pairs(
-        cls, log: Interactions, pairs: spectrum.EigenPairs, target: str, power: float, saved: int | None = None
+        cls, log: Interactions, pairs: spectrum.EigenPairs, target: str, recipe: GramRecipe, saved: int | None = None
     ) -> Spectrum:
         """A Spectrum from eigenpairs of S that are computed already."""
         instance = cls.__new__(cls)
-        instance._set(log, pairs, target, power, saved)
+        instance._set(log, pairs, target, recipe, saved)
         return instance
+
+    @property
+    def user_power(self) -> float:
+        """The power of the user weights."""
+        return self.recipe.user_power
 
     @property
     def rank(self) -> int:
@@ -114,6 +124,9 @@ class Spectrum:
     def __repr__(self) -> str:
         ends = f", σ {self.values[0]:.4g} … {self.values[-1]:.4g}" if self.rank else ""
         settings = f"target={self.target!r}, user_power={self.user_power:g}"
+        if self.recipe.timed:
+            settings += f", decay={self.recipe.decay:g}, decay_unit={str(self.recipe.decay_unit)!r}"
+            settings += f", floor={self.recipe.floor:g}"
         return f"Spectrum({self.log!r}, rank={self.rank}, {settings}{ends}, residual {self.residual:.1e})"
 
     def refresh(
@@ -147,17 +160,20 @@ class Spectrum:
         index = self.log.items.index(data.items)
         start = np.where((index >= 0)[:, None], self.vectors[index], 0).astype(self.vectors.dtype)
         with parallel.blas_threads(threads):
-            settings = {"target": self.target, "power": self.user_power, "tolerance": tolerance}
-            chosen = _chosen(data, new_rank, options, self.target, self.user_power)
+            settings = {"target": self.target, "recipe": self.recipe, "tolerance": tolerance}
+            chosen = _chosen(data, new_rank, options, self.recipe)
             pairs = decompose(data, new_rank, options, options.report(), chosen, start=start, **settings)
         before = self.products + (self.saved or 0)  # products of the spectrum with a random start
         saved = before - pairs.products if before else None
-        return Spectrum.of_pairs(data, pairs, self.target, self.user_power, saved)
+        return Spectrum.of_pairs(data, pairs, self.target, self.recipe, saved)
 
     def save(self, path: str | Path) -> None:
         """Write log and pairs to one file; an existing file is replaced when the new one is complete."""
         header: dict[str, Any] = {"spectrum": self.target, "complete": self.complete, "residual": self.residual}
         header |= {"products": self.products, "user_power": self.user_power}
+        if self.recipe.timed:
+            decay_unit = [self.recipe.decay_unit.amount, self.recipe.decay_unit.unit]
+            header |= {"decay": self.recipe.decay, "decay_unit": decay_unit, "floor": self.recipe.floor}
         tensors = {"spectrum.values": self.values, "spectrum.vectors": self.vectors}
         log_header, log_arrays = log_tensors(self.log)
         store.save(path, header | log_header, tensors | log_arrays)
@@ -172,18 +188,48 @@ class Spectrum:
         try:
             log = log_from(header, tensors)
             pairs = _pairs(header, tensors, log)
-            power = _checked_power(header.get("user_power"), header["spectrum"])  # older files have no user_power
+            recipe = _stored_recipe(header)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:
             raise ModelFileError(
                 f"{path} does not contain a complete spectrum ({error}); save the spectrum again"
             ) from error
-        return cls.of_pairs(log, pairs, header["spectrum"], power)
+        return cls.of_pairs(log, pairs, header["spectrum"], recipe)
 
 
 def _checked_rank(rank: Any) -> int:
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
         raise ParameterError(f"rank = {rank!r}; expected a whole number of at least 1")
     return int(rank)
+
+
+def default_recipe(target: str) -> GramRecipe:
+    """The recipe of a target: the users of RG² have the power 1."""
+    return GramRecipe(1.0 if target == "rg2" else 0.0)
+
+
+def _checked_recipe(recipe: Any, power: Any, target: str) -> GramRecipe:
+    """The recipe of a spectrum, from the recipe or the user_power that was given."""
+    if recipe is None:
+        return GramRecipe(_checked_power(power, target))
+    if not isinstance(recipe, GramRecipe):
+        raise ParameterError(f"recipe = {recipe!r}; expected a GramRecipe, such as GramRecipe(decay=0.5)")
+    if power is not None:
+        raise ParameterError(f"user_power = {power!r} and a recipe were given; name the user_power in the recipe")
+    _checked_power(recipe.user_power, target)
+    if recipe.timed and target == "rg2":
+        raise ParameterError(f"decay = {recipe.decay:g} with target='rg2', which has no time kernel; leave decay out")
+    return recipe
+
+
+def _stored_recipe(header: dict[str, Any]) -> GramRecipe:
+    """The recipe of a file; older files have no user_power, and files without a time kernel no decay."""
+    power, target = _checked_power(header.get("user_power"), header["spectrum"]), header["spectrum"]
+    if "decay" not in header:
+        return GramRecipe(power)
+    amount, unit = header["decay_unit"]
+    if type(amount) not in (int, float) or not 0 < amount < np.inf or unit not in ("events", "s", ""):
+        raise ModelFileError("its header has no valid entry 'decay_unit'")
+    return _checked_recipe(GramRecipe(power, header["decay"], Span(float(amount), unit), header["floor"]), None, target)
 
 
 def _checked_power(power: Any, target: str) -> float:
@@ -225,10 +271,11 @@ def _pairs(header: dict[str, Any], tensors: dict[str, Any], log: Interactions) -
     )
 
 
-def plan(size: Size, rank: int, options: FitOptions, weighted: bool = False) -> Plan:
-    """The plan of `decompose`; `weighted` says whether the data are copied to apply user weights."""
-    copied = 8 * size.events if weighted else 0
+def plan(size: Size, rank: int, options: FitOptions, recipe: GramRecipe) -> Plan:
+    """The plan of `decompose`: user weights take a copy of the data, a time kernel places on the time axis."""
+    copied = 8 * size.events * recipe.weighted + 16 * size.events * recipe.timed
     settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads, "copied": copied}
+    settings["timed"] = recipe.timed
     if options.cluster is None:
         return plan_spectrum(size, rank, budget=options.budget, solver=options.solver, **settings)
     from monogram.cluster.cost import spectral_plan
@@ -237,9 +284,9 @@ def plan(size: Size, rank: int, options: FitOptions, weighted: bool = False) -> 
     return spectral_plan(options.cluster, size, cost, options.budget, options.dtype)
 
 
-def _chosen(log: Interactions, rank: int, options: FitOptions, target: str, power: float) -> Cost:
+def _chosen(log: Interactions, rank: int, options: FitOptions, recipe: GramRecipe) -> Cost:
     """The cost of the solver that the plan chose."""
-    return plan(measure(log.matrix), rank, options, power != 0 or target != "plain").require().chosen
+    return plan(measure(log.matrix), rank, options, recipe).require().chosen
 
 
 def decompose(
@@ -249,8 +296,8 @@ def decompose(
     report: ReportBuilder,
     chosen: Cost,
     *,
-    target: str = "plain",
-    power: float = 0.0,
+    target: str,
+    recipe: GramRecipe,
     tolerance: float | None = None,
     start: Float | None = None,
 ) -> spectrum.EigenPairs:
@@ -263,11 +310,11 @@ def decompose(
     """
     report.tick("plan")
     report.planned_bytes = chosen.bytes
-    matrix, shift = _weighted(log.matrix, target, power)
+    matrix, shift = _weighted(log.matrix, target, recipe)
     scale = _scale(matrix)
     if scale != 1:
         matrix, shift = matrix / scale, shift and (shift[0] / scale, shift[1])
-    data = _operator(matrix, shift, options)
+    data = _operator(matrix, shift, recipe.kernel(log), options)
     side = "users" if chosen.solver == "dual" else "items"
     settings: dict[str, Any] = {"side": side, "dtype": options.dtype, "tolerance": tolerance, "stage": report.tick}
     with spectrum_advice(options.dtype):
@@ -283,20 +330,20 @@ def decompose(
     return pairs
 
 
-def _weighted(matrix: Csr, target: str, power: float) -> tuple[Csr, tuple[Float64, Float64] | None]:
+def _weighted(matrix: Csr, target: str, recipe: GramRecipe) -> tuple[Csr, tuple[Float64, Float64] | None]:
     """The matrix to decompose, its rows scaled by the user weights, and the rank-one shift of the target, if any."""
     if target == "rg2":
         factor, shift = rg2.scaled_target(matrix)
-        return scale_rows(matrix, user_weights.user_weights(matrix, power, factor)), shift
-    if power == 0:
-        return matrix, None
-    return scale_rows(matrix, user_weights.user_weights(matrix, power, user_weights.unit(matrix, power))), None
+        return recipe.data(matrix, factor), shift
+    return recipe.data(matrix, recipe.unit(matrix)), None
 
 
-def _operator(matrix: Csr, shift: tuple[Float64, Float64] | None, options: FitOptions) -> Operator:
+def _operator(
+    matrix: Csr, shift: tuple[Float64, Float64] | None, kernel: TimeKernel | None, options: FitOptions
+) -> Operator:
     """The operator that multiplies by the matrix, in this process or on a cluster."""
     if options.cluster is None:
-        return Operator(matrix, shift, options.threads)
+        return Operator(matrix, shift, options.threads, kernel)
     from monogram.cluster.operator import DistributedOperator
 
     return DistributedOperator(options.cluster, matrix, shift)

@@ -61,8 +61,10 @@ class Student(TimeKernelParameters, InverseModel):
 
     def _warm(self, options: FitOptions) -> None:
         super()._warm(options)
+        data = two_by_two()
+        operator = Operator(data, kernel=self.formula().recipe.small_kernel(data.nnz))
         for dtype in {"float64", options.dtype}:
-            Operator(two_by_two()).item_gram_times(np.ones((2, 1), dtype))
+            operator.item_gram_times(np.ones((2, 1), dtype))
 
     def _solve(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Solved:
         """The inverse of the teacher: that of the inputs, or a new one."""
@@ -77,7 +79,8 @@ class Student(TimeKernelParameters, InverseModel):
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         solved = self._solve(inputs, options, report)
         report.dtype = str(solved.inverse.dtype.name)
-        data = Operator(inputs.log.matrix, threads=options.threads)
+        recipe = self.formula().recipe
+        data = Operator(inputs.data(recipe), threads=options.threads, kernel=inputs.kernel(recipe))
         problem = students.StudentProblem(data, solved.penalties, solved.d, solved.inverse)
         teacher = students.Teacher(problem, *solved.head(self.formula().head))
         left, right = self._factors(teacher, inputs, report)

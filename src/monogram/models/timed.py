@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from monogram.data.spans import EVENT, parse_span
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe
+from monogram.models.search_axes import DECAY
 
 
 @dataclass(kw_only=True, eq=False)
@@ -14,7 +15,11 @@ class TimeKernelParameters:
     """Parameters of a recipe with a time kernel; `GramRecipe` has the formula."""
 
     decay: float = param(
-        0.0, "power with which a pair of events counts less the further apart they are; 0: none", low=0, high=100
+        0.0,
+        "power with which a pair of events counts less the further apart they are; 0: none",
+        low=0,
+        high=100,
+        search=DECAY,
     )
     decay_unit: str = param(str(EVENT), "unit of that distance: '1 event', or a duration such as '7d'", span=True)
     floor: float = param(0.0, "what a pair counts at a great distance", low=0, high=1, below=True)

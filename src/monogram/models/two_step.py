@@ -100,7 +100,8 @@ class TwoStep(TimeKernelParameters, InverseModel):
         extra = two_step_extra(size, self.directions, dtype=options.dtype, threads=options.threads)
         stages = (*extra.stages, *cost.stages)
         cost = replace(cost, bytes=cost.bytes + extra.bytes, flops=cost.flops + extra.flops, stages=stages)
-        return self.plan_inverse(size, options, () if options.expand else (cost,))
+        expands = options.expand and not self.formula().recipe.timed
+        return self.plan_inverse(size, options, () if expands else (cost,))
 
     def _warm(self, options: FitOptions) -> None:
         if options.solver == local.NAME:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from monogram.engine.inverse.matrix_free import NAME as MATRIX_FREE
 from monogram.engine.runtime.memory import show
 from monogram.errors import ParameterError
 from monogram.planning import inverse_costs, lowrank_costs
@@ -17,6 +18,11 @@ from monogram.planning.size import Size
 # Dual weights rank for a new user with m² flops, where primal ones add a few rows: the dual must be clearly cheaper.
 DUAL_ADVANTAGE = 2.0
 DENSE = ("primal", "dual")
+NO_DUAL = "no dual: with decay it would have one row for each event"
+REFUSED = {  # solvers that cannot have a time kernel
+    "dual": "the dual has one row for each user, but with decay every event is a row of its own",
+    MATRIX_FREE: "with decay each step of each history would visit all pairs of events of every user",
+}
 
 
 def plan_inverse(
@@ -29,6 +35,7 @@ def plan_inverse(
     extra: Extra = Extra(),  # noqa: B008 (frozen)
     copied: int = 0,
     penalised: bool = True,
+    timed: bool = False,
     disk: bool = False,
     disk_space: int | None = None,
     others: tuple[Cost, ...] = (),
@@ -41,6 +48,7 @@ def plan_inverse(
     extra : what the model takes in addition to a dense inverse
     copied : bytes of a weighted copy of the data, which the solvers without a dense inverse take too
     penalised : whether there is a penalty; without a penalty only the primal solver and the disk can be used
+    timed : whether S has a time kernel; then only the primal solver, the disk and local regressions can be used
     disk : whether the model can be fitted on disk
     disk_space : bytes that files may take; None where no folder for them was named
     others : costs of solvers that need no inverse, such as `inverse_costs.matrix_free`
@@ -53,8 +61,20 @@ def plan_inverse(
         if solver not in ("auto", "primal", "disk"):
             raise ParameterError(f"solver={solver!r} needs l2 or dropout above 0; give one, or use solver='primal'")
         solvers, others = ("primal",), tuple(cost for cost in others if cost.solver == "disk")
+    if timed:
+        solvers, others = ("primal",), tuple(cost for cost in others if cost.solver != MATRIX_FREE)
+        _require_timed(solver, ("primal", *(cost.solver for cost in others)))
     settings: dict[str, Any] = {"dtype": dtype, "threads": threads, "extra": extra, "others": others}
-    return choose(size, budget=budget, solver=solver, solvers=solvers, disk_space=disk_space, **settings)
+    plan = choose(size, budget=budget, solver=solver, solvers=solvers, disk_space=disk_space, **settings)
+    return plan if not timed or solver != "auto" else replace(plan, why="; ".join(filter(None, (plan.why, NO_DUAL))))
+
+
+def _require_timed(solver: str, usable: tuple[str, ...]) -> None:
+    """Raise ParameterError for a solver that cannot have a time kernel."""
+    if solver in REFUSED:
+        *most, last = usable
+        expected = f"{', '.join(most)} or {last}" if most else last
+        raise ParameterError(f"solver={solver!r} with decay above 0: {REFUSED[solver]}; use {expected}")
 
 
 def choose(
@@ -138,12 +158,19 @@ def plan_spectrum(
     dtype: str = "float32",
     threads: int = 1,
     copied: int = 0,
+    timed: bool = False,
 ) -> Plan:
-    """The plan of `rank` eigenpairs: the quicker of the solvers that fit, else the one that takes less memory."""
-    costs = lowrank_costs.spectral(size, rank, dtype=dtype, threads=threads, copied=copied)
+    """The plan of `rank` eigenpairs: the quicker of the solvers that fit, else the one that takes less memory.
+
+    `timed` says whether S has a time kernel; then only the primal solver can be used.
+    """
+    costs = lowrank_costs.spectral(size, rank, dtype=dtype, threads=threads, copied=copied, timed=timed)
+    if timed:
+        _require_timed(solver, ("primal",))
     if solver == "auto":
         fitting = [cost for cost in costs if cost.bytes <= budget]
         chosen = min(fitting, key=lambda cost: cost.seconds) if fitting else min(costs, key=lambda cost: cost.bytes)
     else:
         chosen = next(cost for cost in costs if cost.solver == solver)
-    return Plan.of(size, chosen, costs, dtype=dtype, budget=budget)
+    why = NO_DUAL if timed and solver == "auto" else ""
+    return Plan.of(size, chosen, costs, dtype=dtype, budget=budget, why=why)

@@ -19,21 +19,24 @@ SPARSE_RATE = 1.5e9  # flops a second and thread of a product of sparse data wit
 PRODUCTS_PER_PAIR = 7  # columns that Lanczos multiplies the data with, for each eigenpair
 
 
-def spectral(size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1, copied: int = 0) -> tuple[Cost, Cost]:
+def spectral(
+    size: Size, rank: int, *, dtype: Any = np.float32, threads: int = 1, copied: int = 0, timed: bool = False
+) -> tuple[Cost, ...]:
     """The cost of `rank` eigenpairs by the items ("primal") and by the users ("dual").
 
     Parameters
     ----------
     copied : bytes of a weighted copy of the data
+    timed : whether S has a time kernel: then the items alone, and each product visits all pairs of events of a user
     """
-    threads = parallel.count(threads)
-    primal, dual = (_spectral(name, size, rank, np.dtype(dtype), threads) for name in ("primal", "dual"))
-    return replace(primal, bytes=primal.bytes + copied), replace(dual, bytes=dual.bytes + copied)
+    threads, names = parallel.count(threads), ("primal",) if timed else ("primal", "dual")
+    costs = (_spectral(name, size, rank, np.dtype(dtype), threads, timed) for name in names)
+    return tuple(replace(cost, bytes=cost.bytes + copied) for cost in costs)
 
 
-def _spectral(name: str, size: Size, rank: int, dtype: np.dtype[Any], threads: int) -> Cost:
+def _spectral(name: str, size: Size, rank: int, dtype: np.dtype[Any], threads: int, timed: bool) -> Cost:
     side = size.items if name == "primal" else size.users
-    rank, pairs = min(rank, side), min(rank, size.users, size.items)
+    rank, pairs = min(rank, side), min(rank, size.items, size.items if timed else size.users)
     rate, _ = calibrate(dtype.name, threads)
     vectors = size.items * pairs
     sparse = 16 * size.events + 8 * spectrum.SLAB * (3 * size.items + 2 * size.users) + WORKSPACE
@@ -43,7 +46,7 @@ def _spectral(name: str, size: Size, rank: int, dtype: np.dtype[Any], threads: i
         return Cost(name, needed, flops, 8 * flops / rate, LOWER_RANK)
     block, basis = spectrum.widths(side, rank)
     products = PRODUCTS_PER_PAIR * rank
-    multiplying = 4.0 * products * size.events
+    multiplying = 4.0 * products * (size.pairs_by_user if timed else size.events)
     orthogonalising = 8.0 * side * products * basis + 6.0 * float(basis) ** 3
     return Cost(
         solver=name,

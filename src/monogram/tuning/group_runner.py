@@ -41,7 +41,7 @@ from monogram.models.inverse import item_counts
 from monogram.models.inverse_model import InverseModel
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.models.spectral import Spectral
-from monogram.models.spectrum import Spectrum
+from monogram.models.spectrum import Spectrum, default_recipe
 from monogram.models.two_step import TwoStep
 from monogram.tuning.epochs import EpochObserver, StoppedEarly
 from monogram.tuning.settings import Setting, Trial
@@ -107,15 +107,16 @@ class GroupRunner:
         self.inverses = SharedInverses(self.log, task.dtype, task.memory, self.threads)
         self.observers: dict[Setting, EpochObserver] = {}
         self.last_error: MonogramError | None = None
-        self._spectra: dict[str, Spectrum] = {}
+        self._spectra: dict[tuple[str, GramRecipe], Spectrum] = {}
 
-    def spectrum(self, target: str, rank: int) -> Spectrum:
-        """The spectrum of a target with at least so many pairs, or all."""
-        spectrum = self._spectra.get(target)
+    def spectrum(self, target: str, rank: int, recipe: GramRecipe | None = None) -> Spectrum:
+        """The spectrum of a target and a recipe, by default that of the target, with at least so many pairs, or all."""
+        key = target, recipe or default_recipe(target)
+        spectrum = self._spectra.get(key)
         if spectrum is None or (spectrum.rank < rank and not spectrum.complete):
-            self._spectra.pop(target, None)
-            spectrum = Spectrum(self.log, rank, target=target, **self.task.fit_options)
-            self._spectra[target] = spectrum
+            self._spectra.pop(key, None)
+            spectrum = Spectrum(self.log, rank, target=target, recipe=key[1], **self.task.fit_options)
+            self._spectra[key] = spectrum
         return spectrum
 
     def run(self, group: Group) -> list[Trial]:
@@ -187,10 +188,10 @@ class GroupRunner:
         return float(values.mean())
 
     def _by_spectrum(self, models: list[Spectral]) -> list[float | None]:
-        target, first = models[0].target, largest_rank(self.log)
-        spectrum = self.spectrum(target, max(model.pairs_needed or first for model in models))
+        kind, first = models[0], largest_rank(self.log)
+        spectrum = self.spectrum(kind.target, max(model.pairs_needed or first for model in models), kind.recipe())
         while not all(model.is_served_by(spectrum) for model in models):
-            spectrum = self.spectrum(target, 2 * spectrum.rank)
+            spectrum = self.spectrum(kind.target, 2 * spectrum.rank, kind.recipe())
         return [self._fitted_value(model, spectrum) for model in models]
 
     def _by_sequence(self, models: list[Recommender]) -> list[float | None]:
@@ -233,7 +234,8 @@ class GroupRunner:
             names = ", ".join(sorted({model.name for model in models if model not in lean}))
             warn(f"{names}: not tried, because no inverse fits in memory")
         recipe, penalties, _ = models[0].formula()
-        shared = Tempered(l2=penalties.l2, dropout=penalties.dropout, user_power=recipe.user_power)
+        times: dict[str, Any] = {"decay": recipe.decay, "decay_unit": str(recipe.decay_unit), "floor": recipe.floor}
+        shared = Tempered(l2=penalties.l2, dropout=penalties.dropout, user_power=recipe.user_power, **times)
         shared.fit(self.log, solver=local.NAME, **self.task.fit_options)
         values: dict[int, float | None] = {}
         for model in lean:
@@ -281,6 +283,7 @@ class GroupRunner:
         path = ridge_path.decompose(
             data,
             first.of(d) / first.l2,
+            kernel=recipe.kernel(self.log),
             known_gram=self.inverses.gram(recipe),
             dtype=self.task.dtype,
             threads=self.threads,

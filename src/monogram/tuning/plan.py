@@ -261,8 +261,10 @@ def _judged(runner: GroupRunner, groups: list[Group], seconds: float) -> Candida
     inverses, path = runner.inverses, _priced(runner, groups)
     if path.path.flops >= path.inverses.flops:
         return path
-    data = inverses.data(inverse_keys(groups[0])[0][0])
-    lowest = ridge_path.lowest(data, 1 + path.ratio * squares(data), inverses.dtype)
+    recipe = inverse_keys(groups[0])[0][0]
+    data, kernel = inverses.data(recipe), recipe.kernel(inverses.log)
+    scale = 1 + path.ratio * squares(data)
+    lowest = ridge_path.lowest(data, scale, inverses.dtype, kernel=kernel, threads=inverses.threads)
     above = [group for group in groups if inverse_keys(group)[0][1].l2 >= lowest]
     if 0 < len(above) < len(groups):
         path = _priced(runner, above)

@@ -101,7 +101,7 @@ class SharedInverses:
         if self._gram is None or self.gram_recipe != recipe:
             self._drop_gram()  # its memory is needed for the new one
             array = np.empty((self.log.n_items, self.log.n_items), self.dtype, order="F")
-            gram(self.data(recipe), array, threads=self.threads)
+            gram(self.data(recipe), array, kernel=recipe.kernel(self.log), threads=self.threads)
             self._gram, self.gram_recipe = array, recipe
         return self._gram
 

@@ -1,8 +1,9 @@
 """Gram matrices of sparse data, written into the array that a solver then factors in place.
 
 G = Aᵀ·diag(w)·A for a sparse A (rows × n). With A = X it is the item Gram S; with A = Xᵀ and w = 1/ℓ it is
-X·Λ⁻¹·Xᵀ of the dual. Only the lower triangle is written. Each column is summed in float64 by one thread in a
-fixed order, so the result does not depend on the number of threads.
+X·Λ⁻¹·Xᵀ of the dual. With a time kernel each product x_ui·x_uj counts k(|t_ui − t_uj|). Only the lower triangle is
+written. Each column is summed in float64 by one thread in a fixed order, so the result does not depend on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monogram.engine.gram.kernel_table import at_distance, kernel_table
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64
-from monogram.engine.runtime.jit import kernel
+from monogram.engine.runtime.jit import kernel as compiled
 
 
 def squares(matrix: Csr, weights: Float64 | None = None, slab: int = 1_000_000) -> Float64:
@@ -40,10 +43,11 @@ def gram(
     out: Float,
     *,
     weights: Float64 | None = None,
+    kernel: TimeKernel | None = None,
     threads: int = 1,
     done: Any = None,
 ) -> None:
-    """Write the lower triangle of Aᵀ·diag(w)·A into `out`.
+    """Write the lower triangle of Aᵀ·diag(w)·A, or of the Gram matrix of a time kernel, into `out`.
 
     Parameters
     ----------
@@ -51,20 +55,30 @@ def gram(
     out : ndarray, n × n, Fortran-ordered
         The entries above the diagonal are not written.
     weights : float64 array, one weight for each row, optional
+    kernel : the time kernel on the entries of the matrix, optional
     threads : int
     done : callable, optional
         Receives the number of finished columns, for progress.
     """
-    GramColumns(matrix, weights, threads).write(out, done=done)
+    GramColumns(matrix, weights, threads, kernel).write(out, done=done)
 
 
 class GramColumns:
-    """Computes the lower triangle of Aᵀ·diag(w)·A in panels of columns; see `gram`."""
+    """Computes the lower triangle of Aᵀ·diag(w)·A, or that of a time kernel, in panels of columns; see `gram`."""
 
-    def __init__(self, matrix: Csr, weights: Float64 | None = None, threads: int = 1) -> None:
+    def __init__(
+        self,
+        matrix: Csr,
+        weights: Float64 | None = None,
+        threads: int = 1,
+        kernel: TimeKernel | None = None,
+    ) -> None:
         rows, self.n = matrix.shape
         weights = np.ones(rows) if weights is None else np.ascontiguousarray(weights, np.float64)
-        self._data = (*by_column(matrix), matrix.indptr, matrix.indices, matrix.data, weights)
+        self._data: tuple[Any, ...] = (*by_column(matrix), matrix.indptr, matrix.indices, matrix.data, weights)
+        self._fill: Any = _columns
+        if kernel is not None:
+            self._data, self._fill = (*self._data, *kernel_table(kernel).arrays), _timed_columns
         self._threads = threads
 
     def write(self, out: Float, first: int = 0, top: int = 0, done: Any = None) -> None:
@@ -72,7 +86,7 @@ class GramColumns:
         width, n = out.shape[1], self.n
 
         def columns(start: int, stop: int) -> None:
-            _columns(*self._data, out, first + start, first + stop, top, first, np.empty(n))
+            self._fill(*self._data, out, first + start, first + stop, top, first, np.empty(n))
 
         parallel.parallel_for(columns, width, max(16, min(256, width // (8 * self._threads) + 1)), self._threads, done)
 
@@ -87,7 +101,7 @@ def by_column(matrix: Csr) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArra
     return pointers, owners, places
 
 
-@kernel
+@compiled
 def _scatter(indptr: Any, indices: Any, cursor: Any, owners: Any, places: Any) -> None:
     for row in range(len(indptr) - 1):
         for place in range(indptr[row], indptr[row + 1]):
@@ -97,7 +111,7 @@ def _scatter(indptr: Any, indices: Any, cursor: Any, owners: Any, places: Any) -
             cursor[column] += 1
 
 
-@kernel
+@compiled
 def _columns(
     pointers: Any,
     owners: Any,
@@ -122,5 +136,38 @@ def _columns(
             factor = weights[row] * np.float64(data[first])
             for q in range(first, indptr[row + 1]):  # indices are sorted: columns from j on
                 total[indices[q]] += factor * data[q]
+        for i in range(j, n):
+            out[i - top, j - left] = total[i]
+
+
+@compiled
+def _timed_columns(
+    pointers: Any,
+    owners: Any,
+    places: Any,
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    weights: Any,
+    positions: Any,
+    table: Any,
+    shift: int,
+    out: Any,
+    start: int,
+    stop: int,
+    top: int,
+    left: int,
+    total: Any,
+) -> None:
+    n = len(total)
+    for j in range(start, stop):
+        total[j:] = 0.0
+        for p in range(pointers[j], pointers[j + 1]):
+            row = owners[p]
+            first = places[p]
+            here = positions[first]
+            factor = weights[row] * np.float64(data[first])
+            for q in range(first, indptr[row + 1]):
+                total[indices[q]] += factor * data[q] * at_distance(table, shift, here, positions[q])
         for i in range(j, n):
             out[i - top, j - left] = total[i]

@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 
 from monogram.engine.gram.accumulate import squares
+from monogram.engine.gram.operators import Apply, gram_product
 from monogram.engine.gram.probes import probe_items
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.inverse.protocols import ReadableInverse
 from monogram.engine.linalg.conjugate_gradients import conjugate_gradients
 from monogram.engine.runtime.arrays import Csr, Float64, Indices
+
+ROUGH = 1e-3  # tolerance of that solve with a time kernel, whose products with S take ΣL² operations
 
 
 def certificate(
@@ -18,6 +22,8 @@ def certificate(
     penalties: Float64,
     inverse: ReadableInverse,
     *,
+    kernel: TimeKernel | None = None,
+    threads: int = 1,
     also: Indices | None = None,
     fine: float = 1e-3,
     tolerance: float = 1e-10,
@@ -28,6 +34,8 @@ def certificate(
 
     Parameters
     ----------
+    kernel : the time kernel on the entries of the data, optional
+    threads : of products with a time kernel
     also : further items to probe
     fine : where the bound of the error exceeds `fine`, the error is estimated instead
     tolerance : of the linear solve of that estimate
@@ -48,24 +56,28 @@ def certificate(
     if not len(chosen):
         return 0.0, 0.0
     own = (chosen, np.arange(len(chosen)))
+    product = gram_product(data, kernel, threads)
     slopes = -inverse.columns(chosen) / inverse.diagonal[chosen]
     slopes[own] = -1.0
-    remainder = data.T @ (data @ slopes) + penalties[:, None] * slopes  # S·(B − I) + Λ·B off the diagonal
+    remainder = product(slopes) + penalties[:, None] * slopes  # S·(B − I) + Λ·B off the diagonal
     remainder[own] = slopes[own] = 0.0
     residual = float(np.abs(remainder).max() / diagonal.max())
     largest = max(float(np.abs(slopes).max()), 1e-30)
     with np.errstate(divide="ignore"):  # a penalty of 0 gives no bound
         error = float(np.linalg.norm(remainder, axis=0).max() / penalties[live].min()) / largest if residual else 0.0
     if error > fine:
-        error = float(np.abs(_error(data, penalties, diagonal, remainder, own, tolerance)).max()) / largest
+        tolerance = tolerance if kernel is None else max(tolerance, ROUGH)
+        error = float(np.abs(_error(product, penalties, diagonal, remainder, own, tolerance)).max()) / largest
     return residual, error
 
 
-def _error(data: Csr, penalties: Float64, diagonal: Float64, remainder: Float64, own: Any, tolerance: float) -> Float64:
+def _error(
+    product: Apply, penalties: Float64, diagonal: Float64, remainder: Float64, own: Any, tolerance: float
+) -> Float64:
     """Solve (S + Λ)·z = remainder roughly by conjugate gradients, with z = 0 on the diagonal entries of the probes."""
 
     def apply(block: Float64) -> Float64:
-        out = data.T @ (data @ block) + penalties[:, None] * block
+        out = product(block) + penalties[:, None] * block
         out[own] = 0.0
         return np.asarray(out)
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.inverse.tile_store import (
     JOURNAL,
     LOCK,
@@ -138,6 +139,7 @@ def disk_inverse(
     *,
     folder: Path,
     budget: int,
+    kernel: TimeKernel | None = None,
     dtype: Any = np.float32,
     threads: int = 1,
     stage: Stage = silent,
@@ -153,11 +155,12 @@ def disk_inverse(
         It must exist; a subfolder for this fit is created in it.
     budget : int
         Five tiles must fit in it. An interrupted fit keeps its tile size if that fits.
+    kernel : the time kernel on the entries of the matrix, optional
     restarted : callable
         Receives the reason where files of the same fit exist but cannot be resumed from.
     """
     dtype, n = np.dtype(dtype), matrix.shape[1]
-    mark = fingerprint(matrix, penalties, dtype)
+    mark = fingerprint(matrix, penalties, dtype, kernel)
     scratch = ScratchFolder(folder, mark)
     tile = tile_size(n, budget, dtype.itemsize)
     begun = scratch.tile(mark, dtype)
@@ -166,7 +169,7 @@ def disk_inverse(
     try:
         tiles = Tiles(scratch.folder, {"mark": mark, "n": n, "tile": tile, "dtype": dtype.name}, restarted)
         scratch.tiles = tiles
-        TiledSolver(tiles, stage, threads).run(matrix, penalties)
+        TiledSolver(tiles, stage, threads).run(matrix, penalties, kernel)
         return DiskInverse(tiles, scratch, stage)
     except NumericalError:
         scratch.remove()

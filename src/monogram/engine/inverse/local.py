@@ -4,7 +4,8 @@ The candidates N(j) of an item j are the items that share a user with it and hav
 most `neighbours` of them; ties go to the lower index. With B_ij = 0 outside the candidates, the minimiser of
 ‖X − XB‖² + ‖Λ^½B‖² is, column by column, w = (S_NN + Λ_N)⁻¹·S_Nj: one small Cholesky factorisation for each item.
 1/c_j = d_j + ℓ_j − S_jN·w is the Schur complement, from which heads compute θ and δ as from a full inverse. Where every
-item is a candidate of every other one, B and c are those of the full inverse.
+item is a candidate of every other one, B and c are those of the full inverse. With a time kernel S is that of the
+kernel (`engine.gram.time_kernel`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import by_column, gram, squares
+from monogram.engine.gram.kernel_table import kernel_table
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.inverse.local_kernels import choose_columns, scatter_columns, solve_columns
 from monogram.engine.linalg.small_cholesky import TILE
 from monogram.engine.linalg.symmetric import fill_upper
@@ -83,22 +86,40 @@ class LocalRegression:
 
     Parameters
     ----------
-    data : X̃ as CSR with sorted indices and S = X̃ᵀX̃
+    data : X̃ as CSR with sorted indices; without a kernel S = X̃ᵀX̃
     penalties : ℓ
     dtype : working precision
     threads : number of threads
+    kernel : the time kernel of S on the entries of the data
     """
 
-    def __init__(self, data: Csr, penalties: Float64, *, dtype: str = "float32", threads: int = 1) -> None:
+    def __init__(
+        self,
+        data: Csr,
+        penalties: Float64,
+        *,
+        dtype: str = "float32",
+        threads: int = 1,
+        kernel: TimeKernel | None = None,
+    ) -> None:
         self.data, self.penalties, self.d = data, np.ascontiguousarray(penalties, np.float64), squares(data)
+        self.kernel = kernel
         self.dtype, self.threads = np.dtype(dtype), threads
         pointers, owners, places = by_column(data)
         by_item = pointers, owners, data.data[places]
+        clock: Any = None
+        if kernel is not None:
+            table = kernel_table(kernel)
+            clock = table.positions[places], table.positions, table.table, table.shift
         del places
         self._hubs, self._hub_gram = self._most_used(np.diff(pointers))
         roots = 1 / np.sqrt(np.maximum(self.d + self.penalties, np.finfo(np.float64).tiny))
-        self._arrays = by_item, (data.indptr, data.indices, data.data), roots, self._hubs
-        self._hub_rows = self._hubs_by_user()
+        hub = self._hubs[data.indices] >= 0
+        self._hub_rows = self._hubs_by_user(hub)
+        if clock is not None:
+            clock = *clock[:2], clock[1][hub], *clock[2:]
+        self._positions = clock and clock[1]
+        self._arrays = by_item, (data.indptr, data.indices, data.data), clock, roots, self._hubs
         self._reach = tuple(
             np.bincount(data.indices, np.repeat(np.diff(starts), np.diff(data.indptr)), minlength=data.shape[1])
             for starts in (data.indptr, self._hub_rows[0])
@@ -110,16 +131,23 @@ class LocalRegression:
         places = np.full(len(counts), -1, np.int32)
         places[chosen] = np.arange(len(chosen))
         square = np.empty((len(chosen), len(chosen)), self.dtype, order="F")
-        gram(self.data[:, chosen], square, threads=self.threads)
+        part, kernel = self._columns_of(chosen)
+        gram(part, square, kernel=kernel, threads=self.threads)
         fill_upper(square, self.threads)
         return places, square.T
 
-    def _hubs_by_user(self) -> tuple[Any, NDArray[np.int32], Float]:
-        """The hubs of each user, as CSR: pointers, places among the hubs, values."""
-        places = self._hubs[self.data.indices]
-        hub = places >= 0
+    def _columns_of(self, items: Indices) -> tuple[Csr, TimeKernel | None]:
+        """The data of some items, in ascending order, and the kernel on their entries."""
+        if self.kernel is None:
+            return self.data[:, items], None
+        chosen = np.zeros(self.data.shape[1], np.bool_)
+        chosen[items] = True
+        return self.data[:, items], self.kernel.part(chosen[self.data.indices])
+
+    def _hubs_by_user(self, hub: NDArray[np.bool_]) -> tuple[Any, NDArray[np.int32], Float]:
+        """The hubs of each user, as CSR: pointers, places among the hubs, values; `hub` says which entries are hubs."""
         pointers = np.concatenate([[0], np.cumsum(hub)])[self.data.indptr]
-        return pointers, places[hub], self.data.data[hub]
+        return pointers, self._hubs[self.data.indices[hub]], self.data.data[hub]
 
     def columns(self, items: Indices, neighbours: int, stage: Stage = silent) -> LocalColumns:
         """Solve the columns of some items; NumericalError where a small system is not positive definite."""
@@ -133,6 +161,7 @@ class LocalRegression:
                 np.zeros((self.data.shape[0], 2), np.int32),
                 np.empty(LISTED, np.int32),
                 np.empty(LISTED, self.data.dtype),
+                None if self._positions is None else np.empty(LISTED, self._positions.dtype),
                 np.full(len(self._hub_gram), -1, np.int32),
                 np.empty((width, width), self.dtype),
                 np.empty(width, self.dtype),
@@ -206,10 +235,8 @@ class LocalRegression:
             near, weights = columns.column(int(place))
             if not len(near):
                 continue
-            block = self.data[:, near].astype(np.float64)
-            system = (block.T @ block).toarray()
+            system, right = self._system(near, j)
             system[np.diag_indices(len(near))] += self.penalties[near]
-            right = np.asarray(block.T @ self.data[:, [j]].astype(np.float64).toarray()).ravel()
             remainder = system @ weights - right
             residual = max(residual, float(np.abs(remainder).max()))
             errors, exact = np.linalg.solve(system, np.stack([remainder, right], axis=1)).T
@@ -218,6 +245,20 @@ class LocalRegression:
             largest = max(largest, float(np.abs(weights).max()))
         relative = residual / max(self.d.max(initial=0.0), 1e-30)
         return float(relative), float(max(error / max(largest, 1e-30), of_c))
+
+    def _system(self, near: NDArray[np.int32], j: int) -> tuple[Float64, Float64]:
+        """S of some items, and their S with item j, in float64."""
+        if self.kernel is None:
+            block = self.data[:, near].astype(np.float64)
+            right = np.asarray(block.T @ self.data[:, [j]].astype(np.float64).toarray()).ravel()
+            return (block.T @ block).toarray(), right
+        part, kernel = self._columns_of(np.sort(np.append(near, j)))
+        square = np.empty((len(near) + 1, len(near) + 1), order="F")
+        gram(part.astype(np.float64), square, kernel=kernel, threads=self.threads)
+        fill_upper(square, self.threads)
+        at = np.searchsorted(near, j)
+        others = np.delete(np.arange(len(square)), at)
+        return square[np.ix_(others, others)], square[others, at]
 
     def gaps(self, probes: Indices, neighbours: int) -> Float64:
         """The share by which the objective of each probe's regression falls with twice the candidates."""

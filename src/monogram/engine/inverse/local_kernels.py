@@ -4,6 +4,10 @@ The S of the candidates is gathered in two parts. Pairs of hubs, the most used i
 with an item that is no hub are summed over its users, in the cheapest of three ways: over lists of the candidates
 that each user has; over such lists without the hubs, and the hubs in the users' rows; or over the whole rows of the
 users.
+
+With a time kernel each product of two entries of a user counts k at the distance of their positions. `clock` has the
+positions by item, by user and of the hubs by user, and the table of k. Without a kernel it is None, and the kernels are
+compiled without those branches.
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from monogram.engine.gram.kernel_table import at_distance
 from monogram.engine.linalg.small_cholesky import factor, substitute
 from monogram.engine.runtime.jit import fused, kernel
 
 
 @kernel
-def gram_row(item: int, by_item: Any, by_user: Any, total: Any, place: Any, near: Any) -> int:
+def gram_row(item: int, by_item: Any, by_user: Any, clock: Any, total: Any, place: Any, near: Any) -> int:
     """Add row `item` of S to `total`, and list in `near` the other items with an entry; return their number.
 
     `place` is −1 for all items before, and −2 for the listed items afterwards.
@@ -35,7 +40,10 @@ def gram_row(item: int, by_item: Any, by_user: Any, total: Any, place: Any, near
                 place[i] = -2
                 near[found] = i
                 found += 1
-            total[i] += value * data[q]
+            if clock is None:
+                total[i] += value * data[q]
+            else:
+                total[i] += value * data[q] * at_distance(clock[3], clock[4], clock[0][p], clock[1][q])
     place[item] = -1
     total[item] = 0.0
     return found
@@ -122,7 +130,17 @@ def choose(near: Any, found: int, total: Any, roots: Any, hubs: Any, scores: Any
 
 @kernel
 def _add_lists(
-    chosen: Any, size: int, first: int, start: int, by_item: Any, slots: Any, listed: Any, weights: Any, out: Any
+    chosen: Any,
+    size: int,
+    first: int,
+    start: int,
+    by_item: Any,
+    clock: Any,
+    slots: Any,
+    listed: Any,
+    weights: Any,
+    positions: Any,
+    out: Any,
 ) -> None:
     """Add the pairs of an item at `first` or later with one at `start` or later, over lists of each user's candidates.
 
@@ -151,10 +169,17 @@ def _add_lists(
             end = slots[user, 1] - 1
             value = values[q]
             if p >= first:
-                for e in range(slots[user, 0], end):
-                    row[listed[e]] += value * weights[e]
+                if clock is None:
+                    for e in range(slots[user, 0], end):
+                        row[listed[e]] += value * weights[e]
+                else:
+                    here = clock[0][q]
+                    for e in range(slots[user, 0], end):
+                        row[listed[e]] += value * weights[e] * at_distance(clock[3], clock[4], here, positions[e])
             listed[end] = p
             weights[end] = value
+            if clock is not None:
+                positions[end] = clock[0][q]
             slots[user, 1] += 1
     for p in range(start, size):
         for q in range(pointers[chosen[p]], pointers[chosen[p] + 1]):
@@ -164,7 +189,7 @@ def _add_lists(
 
 @kernel
 def _add_hubs(
-    chosen: Any, size: int, first: int, by_item: Any, hubs: Any, hubs_by_user: Any, at_hub: Any, out: Any
+    chosen: Any, size: int, first: int, by_item: Any, clock: Any, hubs: Any, hubs_by_user: Any, at_hub: Any, out: Any
 ) -> None:
     """Add the pairs of an item at `first` or later with a hub, over the hubs of its users.
 
@@ -181,13 +206,16 @@ def _add_hubs(
             for r in range(hub_pointers[owners[q]], hub_pointers[owners[q] + 1]):
                 at = at_hub[hub_places[r]]
                 if at >= 0:
-                    row[at] += value * hub_values[r]
+                    if clock is None:
+                        row[at] += value * hub_values[r]
+                    else:
+                        row[at] += value * hub_values[r] * at_distance(clock[3], clock[4], clock[0][q], clock[2][r])
     for p in range(first):
         at_hub[hubs[chosen[p]]] = -1
 
 
 @kernel
-def _add_rows(chosen: Any, size: int, first: int, by_item: Any, by_user: Any, place: Any, out: Any) -> None:
+def _add_rows(chosen: Any, size: int, first: int, by_item: Any, by_user: Any, clock: Any, place: Any, out: Any) -> None:
     """Add the pairs with an item at `first` or later, over the whole rows of its users; `place` is −1 before, after."""
     pointers, owners, values = by_item
     indptr, indices, data = by_user
@@ -200,7 +228,10 @@ def _add_rows(chosen: Any, size: int, first: int, by_item: Any, by_user: Any, pl
             for r in range(indptr[owners[q]], indptr[owners[q] + 1]):
                 at = place[indices[r]]
                 if at >= 0 and at < p:
-                    row[at] += value * data[r]
+                    if clock is None:
+                        row[at] += value * data[r]
+                    else:
+                        row[at] += value * data[r] * at_distance(clock[3], clock[4], clock[0][q], clock[1][r])
     for p in range(size):
         place[chosen[p]] = -1
 
@@ -220,10 +251,12 @@ def _solve(matrix: Any, size: int, vector: Any) -> bool:
 
 
 @kernel
-def _candidates(item: int, by_item: Any, by_user: Any, roots: Any, hubs: Any, scratch: Any) -> tuple[int, int, int]:
+def _candidates(
+    item: int, by_item: Any, by_user: Any, clock: Any, roots: Any, hubs: Any, scratch: Any
+) -> tuple[int, int, int]:
     """Write row `item` of S, its items, and the candidates; return the numbers of items, candidates and hubs."""
     total, place, near, scores, chosen = scratch
-    found = gram_row(item, by_item, by_user, total, place, near)
+    found = gram_row(item, by_item, by_user, clock, total, place, near)
     for a in range(found):
         place[near[a]] = -1
     size, first = choose(near, found, total, roots, hubs, scores, chosen)
@@ -232,12 +265,12 @@ def _candidates(item: int, by_item: Any, by_user: Any, roots: Any, hubs: Any, sc
 
 @kernel
 def choose_columns(
-    by_item: Any, by_user: Any, roots: Any, hubs: Any, items: Any, out_items: Any, sizes: Any, scratch: Any
+    by_item: Any, by_user: Any, clock: Any, roots: Any, hubs: Any, items: Any, out_items: Any, sizes: Any, scratch: Any
 ) -> None:
     """Write the candidates of some items; for the arguments see `solve_columns`."""
     total, _, near, _, chosen = scratch
     for column in range(len(items)):
-        found, size, _ = _candidates(items[column], by_item, by_user, roots, hubs, scratch)
+        found, size, _ = _candidates(items[column], by_item, by_user, clock, roots, hubs, scratch)
         for a in range(found):
             total[near[a]] = 0.0
         out_items[column, :size] = chosen[:size]
@@ -248,6 +281,7 @@ def choose_columns(
 def solve_columns(
     by_item: Any,
     by_user: Any,
+    clock: Any,
     roots: Any,
     hubs: Any,
     diagonal: Any,
@@ -267,6 +301,7 @@ def solve_columns(
     ----------
     by_item : the data by item: pointers, users, values
     by_user : the data by user: pointers, items, values
+    clock : positions by item, by user and of the hubs by user, and the table of the time kernel; or None
     roots : 1/√(d_i + ℓ_i)
     hubs : the place of each item among the hubs, or −1
     reach : for each item the events in the rows of its users, and the events of hubs
@@ -274,17 +309,18 @@ def solve_columns(
     listing : cost of an event in a list, relative to that of an event in a row
     out : candidates, weights, number of candidates, c, and explained square of each item
     scratch : S_j, places, items and scores for the choice of candidates, and the candidates
-    systems : places and entries of the users' lists, places of hubs, matrix and right side
+    systems : places and entries of the users' lists, places of hubs, matrix and right side; the entries of a list are
+        places, values, and positions (None without a clock)
 
     Before and after, S_j and the places in the users' lists are 0, and the other places −1.
     """
     pointers = by_item[0]
     out_items, out_values, sizes, c, explained = out
     total, place, near, _, chosen = scratch
-    slots, listed, weights, at_hub, matrix, vector = systems
+    slots, listed, weights, positions, at_hub, matrix, vector = systems
     for column in range(len(items)):
         j = items[column]
-        found, size, first = _candidates(j, by_item, by_user, roots, hubs, scratch)
+        found, size, first = _candidates(j, by_item, by_user, clock, roots, hubs, scratch)
         events, of_hubs, scanned, scanned_hubs = 0, 0, 0.0, 0.0
         for p in range(size):
             i = chosen[p]
@@ -302,12 +338,12 @@ def solve_columns(
                 scanned_hubs += reach[1][i]
         with_hubs, without = listing * (events + of_hubs), listing * events + scanned_hubs
         if events + of_hubs <= len(listed) and with_hubs <= min(without, scanned):
-            _add_lists(chosen, size, first, 0, by_item, slots, listed, weights, matrix)
+            _add_lists(chosen, size, first, 0, by_item, clock, slots, listed, weights, positions, matrix)
         elif events <= len(listed) and without <= scanned:
-            _add_hubs(chosen, size, first, by_item, hubs, hubs_by_user, at_hub, matrix)
-            _add_lists(chosen, size, first, first, by_item, slots, listed, weights, matrix)
+            _add_hubs(chosen, size, first, by_item, clock, hubs, hubs_by_user, at_hub, matrix)
+            _add_lists(chosen, size, first, first, by_item, clock, slots, listed, weights, positions, matrix)
         elif first < size:
-            _add_rows(chosen, size, first, by_item, by_user, place, matrix)
+            _add_rows(chosen, size, first, by_item, by_user, clock, place, matrix)
         for p in range(size):
             matrix[p, p] = diagonal[chosen[p]] + penalties[chosen[p]]
         positive = _solve(matrix, size, vector)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import gram
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.linalg.cholesky import potrf, potri
 from monogram.engine.linalg.symmetric import BLOCK, fill_upper, mirror_scaled, symmetric_times
 from monogram.engine.runtime import parallel
@@ -76,6 +77,7 @@ def primal_inverse(
     matrix: Csr,
     penalties: Float64,
     *,
+    kernel: TimeKernel | None = None,
     known_gram: Float | None = None,
     dtype: Any = np.float32,
     threads: int = 1,
@@ -83,12 +85,13 @@ def primal_inverse(
 ) -> PrimalInverse:
     """C = (XᵀX + diag ℓ)⁻¹ of an m × n matrix X, by an in-place Cholesky factorisation of the n × n Gram matrix.
 
-    `known_gram` is the Gram matrix (lower triangle) where it exists already; a copy of it is factored.
+    `kernel` is a time kernel on the entries of X: then the Gram matrix is that of the kernel. `known_gram` is the Gram
+    matrix (lower triangle) where it exists already; a copy of it is factored.
     """
     n = matrix.shape[1]
     out = np.empty((n, n), dtype, order="F")
     if known_gram is None:
-        gram(matrix, out, threads=threads, done=lambda k: stage("gram", k))
+        gram(matrix, out, kernel=kernel, threads=threads, done=lambda k: stage("gram", k))
     else:
         parallel.parallel_for(
             lambda start, stop: np.copyto(out[:, start:stop], known_gram[:, start:stop]),

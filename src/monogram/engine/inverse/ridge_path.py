@@ -19,7 +19,8 @@ import numpy as np
 import scipy  # loads scipy.linalg when a function of it is called
 
 from monogram.engine.gram.accumulate import gram
-from monogram.engine.gram.operators import multiply
+from monogram.engine.gram.operators import gram_product, multiply
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.errors import NumericalError
@@ -62,16 +63,22 @@ class RidgePath:
 
 
 def decompose(
-    matrix: Csr, scale: Float64, *, known_gram: Float | None = None, dtype: Any = np.float32, threads: int = 1
+    matrix: Csr,
+    scale: Float64,
+    *,
+    kernel: TimeKernel | None = None,
+    known_gram: Float | None = None,
+    dtype: Any = np.float32,
+    threads: int = 1,
 ) -> RidgePath:
-    """The ridge path of an m × n matrix and the diagonal `scale` of E.
+    """The ridge path of an m × n matrix, with or without a time kernel, and the diagonal `scale` of E.
 
     `known_gram` is the Gram matrix (lower triangle) where it exists already; it is not changed.
     """
     n = matrix.shape[1]
     square = np.empty((n, n), order="F")
     if known_gram is None:
-        gram(matrix, square, threads=threads)
+        gram(matrix, square, kernel=kernel, threads=threads)
     root = 1 / np.sqrt(scale)
 
     source = square if known_gram is None else known_gram
@@ -90,17 +97,17 @@ def decompose(
     return RidgePath(np.maximum(values, 0.0), basis, threads)
 
 
-def lowest(matrix: Csr, scale: Float64, dtype: Any) -> float:
+def lowest(matrix: Csr, scale: Float64, dtype: Any, *, kernel: TimeKernel | None = None, threads: int = 1) -> float:
     """The smallest l2 for which a ridge path in this precision is as accurate as an inverse.
 
     It is a multiple of the rounding error of the largest eigenvalue, which is estimated by power iteration.
     """
-    root = 1 / np.sqrt(scale)
-    vector, top = np.ones(len(scale)), 0.0
+    root, product = 1 / np.sqrt(scale), gram_product(matrix, kernel, threads)
+    vector, top = np.ones((len(scale), 1)), 0.0
     for _ in range(10):
         length = float(np.linalg.norm(vector))
         if length == 0:
             return 0.0
-        vector = root * (matrix.T @ (matrix @ (root * (vector / length))))
+        vector = root[:, None] * product(root[:, None] * (vector / length))
         top = float(np.linalg.norm(vector))
     return COARSE * float(np.finfo(dtype).eps) * top

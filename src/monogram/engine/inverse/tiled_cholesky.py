@@ -23,6 +23,7 @@ import numpy as np
 
 from monogram._version import __version__
 from monogram.engine.gram.accumulate import GramColumns
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.inverse.tile_store import Key, Tiles
 from monogram.engine.linalg.blas import gemm
 from monogram.engine.linalg.cholesky import lauum, potrf, trtri
@@ -45,11 +46,14 @@ def tile_size(n: int, budget: int, itemsize: int) -> int:
     return min(most, math.ceil(even / 64) * 64)
 
 
-def fingerprint(matrix: Csr, penalties: Float64, dtype: Any) -> str:
+def fingerprint(matrix: Csr, penalties: Float64, dtype: Any, kernel: TimeKernel | None = None) -> str:
     """A hash of the data, the penalties, the precision and the version, which identifies a fit on disk."""
     digest = hashlib.sha256(f"{__version__} {np.dtype(dtype).name} {matrix.shape}".encode())
     for array in (matrix.indptr, matrix.indices, matrix.data, penalties):
         digest.update(np.ascontiguousarray(array).data)
+    if kernel is not None:
+        digest.update(f"{kernel.decay!r} {kernel.floor!r} {kernel.positions.dtype}".encode())
+        digest.update(np.ascontiguousarray(kernel.positions).data)
     return digest.hexdigest()
 
 
@@ -73,9 +77,9 @@ class TiledSolver:
         self.coming: tuple[tuple[Key, Key], Future[Any]] | None = None
         self.side = 2
 
-    def run(self, matrix: Csr, penalties: Float64) -> None:
+    def run(self, matrix: Csr, penalties: Float64, kernel: TimeKernel | None = None) -> None:
         """Run all stages, skipping the tiles that the journal records as done."""
-        self.gram(matrix, penalties)
+        self.gram(matrix, penalties, kernel)
         tasks = list(_tasks(self.tiles.count))
         with ThreadPoolExecutor(1) as self.reader:
             for (stage, key), after in zip(tasks, [*tasks[1:], None], strict=True):
@@ -84,7 +88,7 @@ class TiledSolver:
                     self.tiles.write(key, stage, self.make[stage](key))
                 self.tick("factor" if stage == "factor" else "invert", self._flops(stage, key))
 
-    def gram(self, matrix: Csr, penalties: Float64) -> None:
+    def gram(self, matrix: Csr, penalties: Float64, kernel: TimeKernel | None = None) -> None:
         """Write S + Λ from the sparse data, one column of tiles at a time, in panels of the size of two tiles."""
         tiles, columns = self.tiles, None
         for j in range(tiles.count):
@@ -92,7 +96,7 @@ class TiledSolver:
             if keys[0] in tiles.stage:
                 self.tick("gram", span.stop - span.start)
                 continue
-            columns = columns or GramColumns(matrix, None, self.threads)
+            columns = columns or GramColumns(matrix, None, self.threads, kernel)
             tall = tiles.n - span.start
             wide = max(1, 2 * tiles.tile**2 // tall)
             for first in range(span.start, span.stop, wide):

@@ -130,7 +130,7 @@ def of_data(
     values, vectors, products = _pairs(
         apply, size, min(rank, size), lambda: data.dense(side), settings, seed, stage, start
     )
-    whole = rank >= min(users, items)
+    whole = rank >= (min(users, items) if data.kernel is None else items)  # the events may span more than the users
     if side == "users":
         nonzero = settings.not_zero(values)
         whole, values = whole or nonzero < len(values), values[:nonzero]
