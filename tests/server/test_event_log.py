@@ -93,7 +93,14 @@ def test_recency_after_events_is_that_of_a_fit_on_all_events(ordered, half_life)
         half_life = "3 events"
     rng = np.random.default_rng(5)
     rows = [(f"u{user}", f"i{item}", int(rng.integers(1000))) for user in range(12) for item in rng.permutation(8)[:4]]
-    new = [("u0", "i7", 20), ("u0", "i6", None), ("zoe", "i1", None), ("zoe", "i2", None), ("u0", "i7", 990), ("u3", "new", 1)]
+    new = [
+        ("u0", "i7", 20),
+        ("u0", "i6", None),
+        ("zoe", "i1", None),
+        ("zoe", "i2", None),
+        ("u0", "i7", 990),
+        ("u3", "new", 1),
+    ]
     changes = [LogChange(user, item, 1.0, time, seq, 1005.0) for seq, (user, item, time) in enumerate(new, 1)]
     model = mg.EASE(l2=2, recency=0.0 if half_life else 0.7, half_life=half_life).fit(read(rows, ordered))
     updated, _ = changed(model, changes, 1)
