@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import monogram as mg
@@ -83,7 +84,8 @@ def test_a_fit_with_times(program, fit, log, flags, parameters):
 
 def test_a_log_in_order_without_times(program, fit, log):
     path = fit("--decay", 0.6, "--recency", 0.8, time=("--time-order",))
-    ordered = mg.read({"user": [row[0] for row in rows()], "item": [row[1] for row in rows()]}, time="order", quiet=True)
+    columns = {"user": [row[0] for row in rows()], "item": [row[1] for row in rows()]}
+    ordered = mg.read(pa.table(columns), time="order", quiet=True)
     model = mg.EASE(l2=2, decay=0.6, recency=0.8).fit(ordered)
     assert scores(program("recommend", path, "--user", "u1", "--json").out) == listed(model.recommend(["u1"]))
     assert "order of the rows" in program("inspect", path).out
