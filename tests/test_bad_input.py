@@ -272,7 +272,8 @@ def test_unknown_flag(monogram, tmp_path):
     assert "--l2" in err
     code, out, err = monogram("fit", "none.csv", "-o", tmp_path / "m.mono", "--model", "ease", "--dropout", 0.3)
     assert (code, out) == (2, "")
-    assert "ease has no --dropout; its flags are --l2" in err
+    assert "ease has no --dropout; its flags are --" in err
+    assert "--l2" in err
     code, out, err = monogram("evaluate", "none.csv", "--protocol", "temporal", "--users", 5)
     assert (code, out) == (2, "")
     assert "the protocol temporal has no --users: its own flags are --at, --share" in err

@@ -7,6 +7,7 @@ factors of 1 − p, powers as they are. On that scale the distance between neigh
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ParameterError
+from monogram.models.base import Recommender
 from monogram.models.parameters import search_axes
 from monogram.models.registry import model_class
 from monogram.models.search_axes import RANKS, Search
@@ -116,7 +118,8 @@ def space(
         )
     _check(name, own)
     axes = _declared(name, log, singular_values, own, shift) | own
-    if known and not axes:
+    shared = {field.name for field in dataclasses.fields(Recommender)}
+    if set(known) - shared and not axes:
         raise ParameterError(
             f"{name} declares no search axes; give space={{{name!r}: {{...}}}} with values of its parameters "
             f"({', '.join(known)}), or declare axes with param(..., search=Search(...))"
