@@ -77,7 +77,7 @@ def test_a_fit_with_times(program, fit, log, flags, parameters):
     everyone = program("recommend", path, "--json").out
     assert scores(everyone) == listed(model.recommend())
     shown = program("inspect", path).out
-    assert any(line.split() == ["order", "of", "events", "times,", "in", "us"] for line in shown.splitlines())
+    assert any(line.split() == ["order", "of", "events", "by", "times,", "in", "us"] for line in shown.splitlines())
     for name, value in parameters.items():
         assert any(line.split() == [name, *str(value).split()] for line in shown.splitlines())
 
@@ -88,7 +88,7 @@ def test_a_log_in_order_without_times(program, fit, log):
     ordered = mg.read(pa.table(columns), time="order", quiet=True)
     model = mg.EASE(l2=2, decay=0.6, recency=0.8).fit(ordered)
     assert scores(program("recommend", path, "--user", "u1", "--json").out) == listed(model.recommend(["u1"]))
-    assert "order of the rows" in program("inspect", path).out
+    assert "by rows" in program("inspect", path).out
 
 
 def test_a_history_is_in_order(program, fit, log):

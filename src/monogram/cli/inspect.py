@@ -49,10 +49,10 @@ def _lines(path: str, size: int, header: dict[str, Any]) -> Lines:
 
 def _order(header: dict[str, Any]) -> str:
     """Whether the log in the file has times or an order, by which the events of a history are weighted."""
-    if header.get("times"):
+    if header.get("order") == "times":
         unit = header.get("time_unit")
-        return "times" + (f", in {unit}" if unit else "")
-    return "order of the rows" if header.get("order") else "not known"
+        return f"by times, in {unit}" if unit else "by times"
+    return "by rows" if header.get("order") == "rows" else "not known"
 
 
 def _report(report: dict[str, Any]) -> Lines:

@@ -108,6 +108,8 @@ def log_tensors(log: Interactions) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     if log.time_unit is not None:
         header["time_unit"] = log.time_unit
+    if log.has_order:
+        header["order"] = "rows" if log.times is None else "times"  # for `inspect`
     arrays = {f"log.{name}": values for name, values in timing(log, slice(None)).items() if values is not None}
     return header, tensors | arrays
 
