@@ -52,9 +52,7 @@ def as_array(cross):
 def test_the_sums_over_cuts_are_those_of_explicit_rows(seed, alpha, decay, density, threads):
     matrix, positions, weights = sessions(seed, items=23, density=density)
     second = np.full((23, 23), np.nan, order="F")
-    cross = session_moments(
-        matrix, positions, second, alpha=alpha, decay=decay, weights=weights, threads=threads
-    )
+    cross = session_moments(matrix, positions, second, alpha=alpha, decay=decay, weights=weights, threads=threads)
     whole, past, future = explicit(matrix, positions, decay, weights)
     expected = alpha * whole.T @ whole + (1 - alpha) * past.T @ past
     np.testing.assert_allclose(np.tril(second), np.tril(expected), atol=1e-10)
