@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -126,6 +127,7 @@ def test_the_threads_do_not_change_the_moments():
 
 def test_a_session_leads_forward():
     """In a log where b always follows a, and is followed by c, the next item after b is c."""
-    log = mg.read([(f"s{n}", item, place) for n in range(9) for place, item in enumerate("abc")], time=2)
+    rows = [(f"s{n}", item, place) for n in range(9) for place, item in enumerate("abc")]
+    log = mg.read(pd.DataFrame(rows, columns=["user", "item", "time"]), time="time")
     model = mg.SLIST(l2=0.1, alpha=0).fit(log)
     assert model.recommend(histories=[["b"]], k=1).rows()[0]["item"] == "c"

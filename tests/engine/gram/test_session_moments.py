@@ -89,5 +89,5 @@ def test_blocks_add_up_to_the_whole_moments(seed, size, dense_targets):
 def test_sums_over_the_budget_are_refused():
     sums = MomentSums(50, budget=10_000)
     sums.add(sp.csr_array(np.ones((3, 50))), sp.csr_array(np.ones((3, 50))), np.ones(3))
-    with pytest.raises(MemoryBudgetError, match="the moments of 50 items need .* but may use 10 kB"):
+    with pytest.raises(MemoryBudgetError, match=r"the moments of 50 items need .* but may use 10 kB"):
         sums.sums()

@@ -1,4 +1,4 @@
-"""Second and cross moments summed over blocks of inputs and targets, in float64; sparse while that takes less memory."""
+"""Moments summed over blocks of inputs and targets, in float64, sparse while that takes less memory."""
 
 from __future__ import annotations
 
