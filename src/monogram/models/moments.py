@@ -161,7 +161,7 @@ def _vector(name: str, values: Any, n: int) -> Float64:
     vector = _array(name, values)
     if vector.shape != (n,) or vector.dtype.kind not in "biuf":
         raise ParameterError(f"{name} has shape {vector.shape}; expected ({n},), one number for each item of the log")
-    return vector.astype(np.float64)
+    return np.asarray(vector, np.float64)
 
 
 def _block(number: int, block: Any, n: int) -> tuple[Csr, Any, Float64]:

@@ -75,7 +75,8 @@ def minimise(
         cross = sp.csr_array(cross - sp.diags_array(multipliers, dtype=cross.dtype))
         cross.sort_indices()
     wanted = cross[probes.items].toarray().T.astype(np.float64)
-    residual = probes.residual(symmetric_times(inverse, wanted), multipliers.astype(np.float64))
+    columns = np.asarray(symmetric_times(inverse, wanted), np.float64)
+    residual = probes.residual(columns, multipliers.astype(np.float64))
     return Solution(inverse, cross, None, residual)
 
 
