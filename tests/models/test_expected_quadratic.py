@@ -188,6 +188,19 @@ def test_a_fit_over_the_budget_is_refused(log, kind):
     assert mg.ExpectedQuadratic(l2=1).plan((10**5, 10**5, 10**6), memory="8 GB").fits is False
 
 
+@pytest.mark.parametrize("kind", [sp.csr_array, np.asarray])
+def test_the_fit_stays_within_its_plan(kind):
+    rng = np.random.default_rng(0)
+    inputs, targets = (sp.random_array((4000, 1500), density=0.003, rng=rng, format="csr") for _ in range(2))
+    log = mg.Interactions.from_csr(inputs)
+    cross = inputs.T @ targets
+    moments = mg.Moments(log, inputs.T @ inputs, cross if kind is sp.csr_array else cross.toarray())
+    model = mg.ExpectedQuadratic(l2=1, zero_diagonal=True)
+    model.fit(moments)
+    report = model.fit(moments).report_
+    assert report.peak_bytes is None or report.peak_bytes <= report.planned_bytes
+
+
 def test_items_without_input_have_no_weights(log):
     moments = mg.Moments(log, sp.csr_array((25, 25)), sp.csr_array((25, 25)))
     np.testing.assert_array_equal(weights_of(mg.ExpectedQuadratic(l2=0), moments), 0)

@@ -98,7 +98,7 @@ class Moments:
         """A copy of the cross moment that a solver may overwrite: by column where it is sparse."""
         if not sp.issparse(self.cross):
             return _copy(self.cross, dtype)
-        by_column = sp.csr_array(self.cross.T, dtype=dtype, copy=True)
+        by_column: Csr = sp.csr_array(self.cross.astype(dtype).T)
         by_column.sum_duplicates()
         return by_column
 

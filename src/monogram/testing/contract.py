@@ -273,7 +273,7 @@ def law_files(make: Make) -> None:
 
 
 def law_sources(make: Make) -> None:
-    """`fit` accepts a log, a matrix, or pairs of ids, with the same result; a model that needs an order refuses them."""
+    """`fit` accepts a log, a matrix, or pairs of ids, with the same result; a model that needs an order refuses it."""
     log, _, _ = two_tastes()
     if make().needs_order:
         _refuses(DataError, lambda: make().fit(log), "a log without an order of events")

@@ -8,6 +8,7 @@ free entry. A sparse V stays sparse, and W need not be formed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from monogram.engine.runtime.progress import Stage, silent
 
 PANEL = 512  # columns multiplied at a time
 SKETCH = 16  # random directions along which the gradient is measured
-SLAB = 1_000_000  # entries gathered at a time
+SLAB = 500_000  # entries gathered at a time
 
 
 class Solution(NamedTuple):
@@ -96,8 +97,10 @@ class _Probes:
             largest = max((_norms(cross[:, a : a + PANEL].T).max() for a in range(0, n, PANEL)), default=0.0)
         else:
             self._targets = cross[self.items].toarray().T.astype(np.float64)
-            rows = np.repeat(np.arange(n), np.diff(cross.indptr))
-            largest = float(np.sqrt(np.bincount(rows, cross.data.astype(np.float64) ** 2, n).max(initial=0.0)))
+            squared = sum(
+                (np.bincount(columns, values**2, n) for columns, _, values in _entries(cross)), start=np.zeros(n)
+            )
+            largest = float(np.sqrt(squared.max(initial=0.0)))
         self._largest = float(largest)
 
     def residual(self, columns: Float64, multipliers: Float64) -> float:
@@ -133,11 +136,15 @@ def _multiply(inverse: Float, cross: Float, diagonal: Float64 | None, stage: Sta
 
 def _diagonal_of_product(inverse: Float, by_column: Csr) -> Float64:
     """The diagonal of C·T for a sparse T, in float64."""
-    n = len(inverse)
-    total = np.zeros(n)
-    owners = np.repeat(np.arange(n, dtype=np.int32), np.diff(by_column.indptr))
-    for start in range(0, by_column.nnz, SLAB):
-        part = slice(start, start + SLAB)
-        values = inverse[owners[part], by_column.indices[part]].astype(np.float64) * by_column.data[part]
-        total += np.bincount(owners[part], values, n)
+    total = np.zeros(len(inverse))
+    for columns, rows, values in _entries(by_column):
+        total += np.bincount(columns, inverse[columns, rows].astype(np.float64) * values, len(total))
     return total
+
+
+def _entries(by_column: Csr) -> Iterator[tuple[Indices, Indices, Float64]]:
+    """Yield column, row and value of the entries of a sparse matrix that is stored by column, in slabs."""
+    for start in range(0, by_column.nnz, SLAB):
+        stop = min(start + SLAB, by_column.nnz)
+        columns = np.searchsorted(by_column.indptr, np.arange(start, stop), side="right") - 1
+        yield columns, by_column.indices[start:stop], by_column.data[start:stop].astype(np.float64)
