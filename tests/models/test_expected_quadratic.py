@@ -198,6 +198,7 @@ def test_the_fit_stays_within_its_plan(kind):
     model = mg.ExpectedQuadratic(l2=1, zero_diagonal=True)
     model.fit(moments)
     report = model.fit(moments).report_
+    assert model.plan(moments).chosen.bytes == report.planned_bytes
     assert report.peak_bytes is None or report.peak_bytes <= report.planned_bytes
 
 

@@ -59,16 +59,22 @@ class ExpectedQuadratic(Recommender):
         cost = expected_quadratic(size, dtype=options.dtype, threads=options.threads)
         return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
+    def plan(self, log: Any, **options: Any) -> Plan:
+        """As for every model; also of `Moments`, whose own arrays are not counted."""
+        if not isinstance(log, Moments):
+            return super().plan(log, **options)
+        self._solver(options.get("solver", "auto"), options.get("keep_gram", False))
+        return self._moments_plan(log, FitOptions.parse(**options))
+
+    def _moments_plan(self, moments: Moments, options: FitOptions) -> Plan:
+        size = measure(moments.log.matrix)
+        known: dict[str, Any] = {"entries": moments.cross_entries, "is_dense": isinstance(moments.cross, np.ndarray)}
+        cost = expected_quadratic(size, sums=False, dtype=options.dtype, threads=options.threads, **known)
+        return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
+
     def _chosen(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Cost:
-        moments: Moments | None = inputs.factorisation
-        if moments is not None and report.plan is None:
-            size = measure(inputs.log.matrix)
-            known: dict[str, Any] = {
-                "entries": moments.cross_entries,
-                "is_dense": isinstance(moments.cross, np.ndarray),
-            }
-            cost = expected_quadratic(size, sums=False, dtype=options.dtype, threads=options.threads, **known)
-            report.plan = Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
+        if inputs.factorisation is not None and report.plan is None:
+            report.plan = self._moments_plan(inputs.factorisation, options)
         return super()._chosen(inputs, options, report)
 
     def _warm(self, options: FitOptions) -> None:
