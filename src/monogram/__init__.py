@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from monogram.models.builtin import *  # noqa: F403 (the classes of all models)
     from monogram.models.files import load as load
     from monogram.models.inverse import Inverse as Inverse
+    from monogram.models.moments import Moments as Moments
     from monogram.models.recipe import GramRecipe as GramRecipe
     from monogram.models.recipe import Penalties as Penalties
     from monogram.models.registry import register as register
@@ -36,6 +37,7 @@ _MODULE_OF: dict[str, str] = {
     "GramRecipe": "monogram.models.recipe",
     "Interactions": "monogram.data.interactions",
     "Inverse": "monogram.models.inverse",
+    "Moments": "monogram.models.moments",
     "Penalties": "monogram.models.recipe",
     "Recommender": "monogram.models.base",
     "Spectrum": "monogram.models.spectrum",

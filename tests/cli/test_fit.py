@@ -159,7 +159,16 @@ def test_json_on_stdout(program, log, tmp_path):
 @pytest.mark.filterwarnings("ignore::monogram.errors.MonogramWarning")  # rg2's: it has not converged
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_with_its_defaults(program, log, tmp_path, name):
-    done = program("fit", log, "-o", tmp_path / "x.mono", "--model", name)
+    source: list[object] = [log]
+    if MODELS[name].needs_order:
+        lines = LOG.splitlines()
+        timed = [f"{lines[0]},seen", *(f"{line},{place}" for place, line in enumerate(lines[1:]))]
+        (tmp_path / "timed.csv").write_text("\n".join(timed) + "\n", encoding="utf-8")
+        refused = program("fit", log, "-o", tmp_path / "x.mono", "--model", name)
+        assert refused.code == 3
+        assert "--time-column" in refused.err
+        source = [tmp_path / "timed.csv", "--time-column", "seen"]
+    done = program("fit", *source, "-o", tmp_path / "x.mono", "--model", name)
     assert done.code == 0, done.err
     assert store.read_header(tmp_path / "x.mono")["parameters"] == MODELS[name]().params()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,6 +33,8 @@ SMALL = {
     "two_step": {"l2": 1.0, "item_power": -0.1},
     "slim": {"l1": 1.0, "l2": 1.0},
     "item_knn": {"shrink": 1.0},
+    "slist": {"l2": 1.0},
+    "expected_quadratic": {"l2": 1.0},
 }
 BY_SIDE = [name for name, kind in MODELS.items() if issubclass(kind, (FullRank, Spectral, TwoStep))]
 
@@ -64,6 +67,7 @@ def test_by_either_solver(name, solver):
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "popularity"])
 def test_who_has_a_taste_gets_what_is_missing(name):
     log, history, answer = two_tastes()
+    log = dataclasses.replace(log, order=np.arange(log.n_events, dtype=np.int32))
     model = MODELS[name](**SMALL.get(name, {}))
     assert model.fit(log).recommend(histories=[history], k=1).rows()[0]["item"] == answer
 

@@ -55,6 +55,8 @@ SETTINGS = {
     "wrmf": [{"rank": 4, "epochs": 3}],
     "slim": [{"l1": 1, "l2": 5, "tolerance": 1e-6}, {"l1": 8, "l2": 5, "tolerance": 1e-6}, {"l1": 1, "l2": 20}],
     "item_knn": [{"k": 10}],
+    "slist": [{"l2": 5, "alpha": 0.3}],
+    "expected_quadratic": [{"l2": 5}, {"l2": 5, "zero_diagonal": True}],
     "popularity": [{}],
 }  # fmt: skip
 

@@ -139,6 +139,14 @@ SPACES = {
         ("dropout", (0.25, 0.5, 0.75), "odds", False),
         ("rank", (16, 32, 64, 128, 256), "whole", False),
     ],
+    "slist": [
+        ("alpha", (0.2, 0.4, 0.6, 0.8), "plain", False),
+        ("l2", (12.1, 48.5, 194.0, 776.0, 3100.0), "factor", False),
+        ("position_decay", (0.0, 0.5, 1.0), "plain", False),
+    ],
+    "expected_quadratic": [
+        ("l2", (12.1, 48.5, 194.0, 776.0, 3100.0), "factor", False),
+    ],
     "popularity": [],
 }
 

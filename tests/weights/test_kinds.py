@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from monogram.engine.topk.best import Eligible
 from monogram.errors import ModelFileError
-from monogram.weights import Factors, Sparse, from_tensors
+from monogram.weights import Factors, SolvedProduct, Sparse, from_tensors
 
 N, USERS = 30, 12
 RNG = np.random.default_rng(5)
@@ -24,6 +24,15 @@ def sparse(dtype):
     return weights, dense.astype(dtype).astype(np.float64), np.zeros(N), np.ones(USERS)
 
 
+def solved_product(dtype):
+    square = RNG.standard_normal((N, N)).astype(dtype)
+    square = np.ascontiguousarray(square + square.T)
+    targets = (RNG.standard_normal((N, N)) * (RNG.random((N, N)) < 0.15)).astype(dtype)
+    targets[:, 4] = targets[9] = 0
+    weights = SolvedProduct(square, sp.csr_array(targets.T))
+    return weights, square.astype(np.float64) @ targets.astype(np.float64), np.zeros(N), np.ones(USERS)
+
+
 def factors(dtype, *, shared=False, length=0.0, base=0.0):
     left = RNG.standard_normal((N, 4)).astype(dtype)
     right = left if shared else RNG.standard_normal((N, 4)).astype(dtype)
@@ -35,6 +44,7 @@ def factors(dtype, *, shared=False, length=0.0, base=0.0):
 
 KINDS = {
     "sparse": sparse,
+    "solved_product": solved_product,
     "factors": factors,
     "factors, one array": lambda dtype: factors(dtype, shared=True),
     "factors by share": lambda dtype: factors(dtype, length=7.0, base=1.0),
@@ -77,11 +87,25 @@ def test_the_best(case, threads):
     assert len(weights.best(HISTORIES[:0], Eligible.all_but(HISTORIES[:0]), 8, threads).counts) == 0
 
 
-def test_the_scores_of_sparse_lists_are_those_told_to_the_last_bit():
-    weights, *_ = sparse("float32")
+@pytest.mark.parametrize("name", ["sparse", "solved_product"])
+def test_the_scores_of_lists_are_those_told_to_the_last_bit(name):
+    weights, *_ = KINDS[name]("float32")
     best = weights.best(HISTORIES, Eligible.all_but(HISTORIES), 5, 2)
     told = weights.score(HISTORIES, np.arange(N), 2)
     np.testing.assert_array_equal(best.scores, np.take_along_axis(told, best.items, axis=1))
+
+
+@pytest.mark.parametrize("name", ["sparse", "solved_product"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_history_alone_has_the_bits_of_a_batch(name, threads, monkeypatch):
+    monkeypatch.setattr("monogram.weights.solved_product.SCORES", 3 * N)
+    weights, *_ = KINDS[name]("float32")
+    assert weights.batch_invariant
+    together = weights.best(HISTORIES, Eligible.all_but(HISTORIES), 5, threads)
+    for user in range(USERS):
+        alone = weights.best(HISTORIES[[user]], Eligible.all_but(HISTORIES[[user]]), 5, 1)
+        np.testing.assert_array_equal(alone.items[0], together.items[user])
+        np.testing.assert_array_equal(alone.scores[0], together.scores[user])
 
 
 def test_columns_and_shares(case):
@@ -121,6 +145,7 @@ def test_read_only_tensors_will_do():
 
 def test_what_is_linear():
     assert sparse("float32")[0].linear
+    assert solved_product("float32")[0].linear
     assert factors("float32")[0].linear
     assert not factors("float32", length=3.0)[0].linear
     assert not factors("float32", base=1.0)[0].linear
@@ -189,6 +214,20 @@ BAD_FACTORS = {
 def test_bad_sparse_tensors_are_refused(change):
     with pytest.raises(ModelFileError):
         from_tensors(*forged("sparse", change))
+
+
+BAD_SOLVED_PRODUCT = BAD_SPARSE | {
+    "no square": lambda tensors: tensors.pop("square"),
+    "a square of another catalogue": swap("square", lambda one: one[:-1, :-1]),
+    "a flat square": swap("square", lambda one: one.ravel()),
+    "a whole square": swap("square", lambda one: one.astype(np.int64)),
+}
+
+
+@pytest.mark.parametrize("change", BAD_SOLVED_PRODUCT.values(), ids=BAD_SOLVED_PRODUCT)
+def test_bad_tensors_of_a_solved_product_are_refused(change):
+    with pytest.raises(ModelFileError):
+        from_tensors(*forged("solved_product", change))
 
 
 @pytest.mark.parametrize("change", BAD_FACTORS.values(), ids=BAD_FACTORS)

@@ -73,6 +73,7 @@ class Recommender:
     on_cluster: ClassVar[bool] = False  # whether the model can be fitted on a cluster
     updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
     keeps_gram: ClassVar[bool] = False  # whether fit(keep_gram=True) can keep the Gram beside the weights
+    needs_order: ClassVar[bool] = False  # whether the fit is an error on a log without an order of events
     expands: ClassVar[bool] = False  # whether the weights of a dual fit can be expanded
     retired: ClassVar[tuple[str, ...]] = ()  # parameters of earlier versions, which old model files still have
     # Parameters with which the model takes far less memory than a square array, the best first. The error message of a

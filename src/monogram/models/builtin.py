@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from monogram.models.baselines import ItemKNN as ItemKNN
     from monogram.models.baselines import Popularity as Popularity
+    from monogram.models.expected_quadratic import ExpectedQuadratic as ExpectedQuadratic
     from monogram.models.factorization import WRMF as WRMF
     from monogram.models.full_rank import DEQL as DEQL
     from monogram.models.full_rank import DLAE as DLAE
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from monogram.models.full_rank import EDLAE as EDLAE
     from monogram.models.full_rank import Tempered as Tempered
     from monogram.models.relaxed import RDLAE as RDLAE
+    from monogram.models.sessions import SLIST as SLIST
     from monogram.models.sparse import SLIM as SLIM
     from monogram.models.spectral import LRR as LRR
     from monogram.models.spectral import RG2 as RG2
@@ -37,6 +39,8 @@ BUILTIN = {
     "deql": "monogram.models.full_rank:DEQL",
     "tempered": "monogram.models.full_rank:Tempered",
     "two_step": "monogram.models.two_step:TwoStep",
+    "slist": "monogram.models.sessions:SLIST",
+    "expected_quadratic": "monogram.models.expected_quadratic:ExpectedQuadratic",
     "regularized_pca": "monogram.models.spectral:RegularizedPCA",
     "dropout_mf": "monogram.models.spectral:DropoutMF",
     "nuclear_power": "monogram.models.spectral:NuclearPower",

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
-from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
+from monogram.errors import DataError, MonogramWarning, NotFittedError, ParameterError, UnknownIdError
 from monogram.models.base import Recommender
 from monogram.models.files import load
 from monogram.testing.worlds import two_tastes
@@ -51,8 +51,9 @@ def _log(seed: int = 0, users: int = 40, items: int = 17) -> Interactions:
     dense = rng.random((users, items)) < rng.uniform(0.1, 0.5, items)
     dense[0], dense[1] = False, True
     names = [f"item {number}é" for number in range(items)]
+    matrix = sp.csr_array(dense.astype(np.float32))
     return Interactions.from_csr(
-        sp.csr_array(dense.astype(np.float32)), users=list(range(100, 100 + users)), items=names
+        matrix, users=list(range(100, 100 + users)), items=names, order=rng.permutation(matrix.nnz)
     )
 
 
@@ -226,7 +227,7 @@ def law_ids(make: Make) -> None:
     """String, integer and UUID ids are returned unchanged."""
     matrix = sp.csr_array(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], np.float32))
     for ids in (["a b", "ü", "007"], [30, 10, 20], [uuid.UUID(int=n) for n in (5, 1, 9)]):
-        model = make().fit(Interactions.from_csr(matrix, users=ids, items=ids))
+        model = make().fit(Interactions.from_csr(matrix, users=ids, items=ids, order=[0, 1, 0, 1, 0, 1]))
         rows = model.recommend(ids).rows()
         assert [row["user"] for row in rows] == ids
         assert [row["item"] for row in rows] == [ids[2], ids[0], ids[1]]
@@ -272,8 +273,11 @@ def law_files(make: Make) -> None:
 
 
 def law_sources(make: Make) -> None:
-    """`fit` accepts a log, a matrix, or pairs of ids, with the same result."""
+    """`fit` accepts a log, a matrix, or pairs of ids, with the same result; a model that needs an order refuses it."""
     log, _, _ = two_tastes()
+    if make().needs_order:
+        _refuses(DataError, lambda: make().fit(log), "a log without an order of events")
+        return
     pairs = [(user, item) for user in log.users for item in log.history(user)]
     expected = make().fit(log).recommend(k=3).rows()
     assert make().fit(pairs).recommend(k=3).rows() == expected

@@ -10,6 +10,7 @@ The kinds:
 - `Factors`: W = U·diag(f)·Vᵀ of rank k; two thin products.
 - `Sparse`: W as a CSR matrix.
 - `Local`: W as a CSR matrix, from local regressions, with which it can be updated.
+- `SolvedProduct`: W = C·V for a symmetric array C and a sparse V; the product is not formed.
 - `FoldIn`: item factors; the user factor of a history is solved from them.
 - `Fixed`: the same scores for every history (popularity).
 """
@@ -28,6 +29,7 @@ from monogram.weights.fold_in import FoldIn
 from monogram.weights.local import Local
 from monogram.weights.matrix_free import MatrixFree
 from monogram.weights.mixtures import Mixture, Mixtures
+from monogram.weights.solved_product import SolvedProduct
 from monogram.weights.sparse import Sparse
 from monogram.weights.two_step_dual import TwoStepDual
 from monogram.weights.two_step_sparse import TwoStepSparse
@@ -42,6 +44,7 @@ __all__ = [
     "MatrixFree",
     "Mixture",
     "Mixtures",
+    "SolvedProduct",
     "Sparse",
     "Tensors",
     "TwoStepDual",
@@ -53,10 +56,8 @@ __all__ = [
 
 def from_tensors(kind: str, tensors: Tensors, training: Csr) -> Weights:
     """Build the weights of a stored kind from their tensors."""
-    kinds: dict[str, Any] = {
-        weights.kind: weights
-        for weights in (Dense, Dual, Factors, Fixed, FoldIn, Local, MatrixFree, Sparse, TwoStepDual, TwoStepSparse)
-    }
+    known = (Dense, Dual, Factors, Fixed, FoldIn, Local, MatrixFree, SolvedProduct, Sparse, TwoStepDual, TwoStepSparse)
+    kinds: dict[str, Any] = {weights.kind: weights for weights in known}
     if kind not in kinds:
         raise ModelFileError(f"the file holds weights of kind {kind!r}; expected one of {', '.join(kinds)}")
     loaded: Weights = kinds[kind].from_tensors(tensors, training)

@@ -25,9 +25,14 @@ ITEMS = 64  # items in one task of a product with a time kernel
 
 
 def multiply(matrix: Csr, block: Float, threads: int = 1) -> Float:
-    """CSR times a dense block, in the precision of the block; the result does not depend on the number of threads."""
+    """CSR times a dense block, in the precision of the block.
+
+    The bits of a column depend neither on the number of threads nor on the other columns.
+    """
     out = np.empty((matrix.shape[0], block.shape[1]), block.dtype)
-    block, data = np.ascontiguousarray(block), matrix.data.astype(block.dtype, copy=False)
+    block, data = np.ascontiguousarray(block), matrix.data
+    if data.dtype.itemsize > block.dtype.itemsize:
+        data = data.astype(block.dtype)
 
     def rows(start: int, stop: int) -> None:
         _multiply(matrix.indptr, matrix.indices, data, block, out, start, stop)

@@ -1,4 +1,4 @@
-"""Symmetric square arrays: fill one triangle from the other, and multiply a block of columns."""
+"""Square arrays: fill one triangle of a symmetric one from the other, multiply a block of columns, transpose."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Float
+from monogram.engine.runtime.arrays import Float, Float64
 from monogram.engine.runtime.jit import kernel
 
 BLOCK = 64  # rows and columns mirrored through one small buffer
@@ -22,6 +22,30 @@ def symmetric_times(square: Float, block: Float, rows: int = 1024) -> Float:
         part = slice(start, start + rows)
         out[part] = square[:, part].astype(block.dtype).T @ block
     return out
+
+
+def lower_times(lower: Float, block: Float64, columns: int = 512) -> Float64:
+    """A symmetric array, of which only the lower triangle is read, times a block of columns, in float64."""
+    out = np.zeros(block.shape)
+    for start in range(0, len(lower), columns):
+        stop = min(start + columns, len(lower))
+        part = lower[start:, start:stop].astype(np.float64)
+        square, below = np.tril(part[: stop - start]), part[stop - start :]
+        out[start:stop] += square @ block[start:stop] + np.tril(square, -1).T @ block[start:stop]
+        out[start:stop] += below.T @ block[stop:]
+        out[stop:] += below @ block[start:stop]
+    return out
+
+
+def transpose(square: Float, side: int = 512) -> Float:
+    """The same matrix in the other order of its entries in memory, in place, block by block."""
+    for start in range(0, len(square), side):
+        a = slice(start, start + side)
+        square[a, a] = square[a, a].T.copy()
+        for other in range(start + side, len(square), side):
+            b = slice(other, other + side)
+            square[a, b], square[b, a] = square[b, a].T.copy(), square[a, b].T.copy()
+    return square.T
 
 
 def fill_upper(square: Float, threads: int) -> None:
