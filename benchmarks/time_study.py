@@ -10,28 +10,23 @@ Models are fitted by local regressions; for the public lists the exact fit of th
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 import monogram as mg
 from monogram.data.parts import part_of
 from monogram.data.splits import Split
 from monogram.engine.gram import user_weights
-from monogram.evaluation import metrics, statistics
-from monogram.evaluation.protocol import measure, measure_weights
+from monogram.evaluation import metrics
+from monogram.evaluation.protocol import measure
 from monogram.models.context import FitOptions
 from monogram.models.inverse import item_counts
 from monogram.models.two_step import directions
 from monogram.ranking import Recency
-from monogram.reports import writers
-from monogram.reports.blocks import Block, Grid, Heading, Text
 from monogram.reproduce.cache import Cache
 from monogram.weights import Mixture, Mixtures
 

@@ -412,3 +412,20 @@ def test_one_fit_serves_all_recencies(latest, made):
         patch.setattr(mg.ItemKNN, "_fit", lambda *given: fits.append(1) or real(*given))
         runner.run(aged("item_knn"))
     assert len(fits) == 1
+
+
+@pytest.mark.parametrize("solver", ["auto", "local"])
+def test_two_steps_that_recommend_items_again(latest, solver, monkeypatch):
+    again = dataclasses.replace(latest, exclude_seen=False)
+    if solver == "local":
+        monkeypatch.setattr(shared_inverses.SharedInverses, "local_models", lambda self, models: models)
+    own = {"l2": 5, "dropout": 0.4, "recency": 0.5}
+    several = [Setting.of("two_step", own | {"repeat": r, "item_power": t}) for r in (0, 0.02, 2) for t in (0, 0.3)]
+    groups = grouped(several)
+    assert len(groups) == 1
+    values = []
+    for trial in GroupRunner(Task(again, parse("ndcg@5"), dtype="float64")).run(groups[0]):
+        model = trial.setting.make().fit(again.train, solver=solver, dtype="float64")
+        values.append(mg.evaluate({"it": model}, again, "ndcg@5").value("it", "ndcg@5"))
+        assert trial.value == pytest.approx(values[-1], abs=1e-6)
+    assert len(set(values)) > 3, "repeat and item_power change lists"

@@ -19,7 +19,7 @@ from monogram.data.held_out import Split as Split
 from monogram.data.held_out import tested, within
 from monogram.data.interactions import Interactions
 from monogram.data.options import check_part, check_seed, check_share, check_users, moment
-from monogram.data.parts import Mask, part_of, rows_of
+from monogram.data.parts import part_of, rows_of
 from monogram.data.readers import as_interactions, read
 from monogram.data.sessions import sessions as sessions
 from monogram.errors import DataError, Message, MonogramWarning, Option, ParameterError

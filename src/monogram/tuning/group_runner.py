@@ -18,7 +18,6 @@ Models that differ in recency alone share a fit, and models with equal recency a
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,7 +60,7 @@ from monogram.tuning.epochs import EpochObserver, StoppedEarly
 from monogram.tuning.settings import Setting, Trial
 from monogram.tuning.shared_inverses import SharedInverses, check_finite
 from monogram.tuning.spaces import largest_rank
-from monogram.weights import Local, Mixture, Mixtures, TwoStepSparse, Weights
+from monogram.weights import Local, Mixture, Mixtures, Weights
 
 Group = list[Setting]
 
@@ -269,38 +268,45 @@ class GroupRunner:
         two_steps = [model for model in lean if isinstance(model, TwoStep)]
         others = [model for model in lean if not isinstance(model, TwoStep)]
         values = dict(zip(map(id, others), self._fitted_values(others, shared), strict=True))
-        for alike in _alike(two_steps):
-            weights = self._second_step(shared, alike[0])
-            values |= {id(model): self._weights_value(weights, model.recency_rule()) for model in alike}
+        if two_steps:
+            basis = self.inverses.directions(max(model.directions for model in two_steps))
+            assert isinstance(shared.weights_, Local)
+            values |= self._values_of_mixtures(
+                two_steps, Mixtures(shared.weights_, basis), item_counts(self.log.matrix)
+            )
         return [values.get(id(model)) for model in models]
-
-    def _second_step(self, first: Recommender, model: TwoStep) -> Weights:
-        """The weights of a `TwoStep` whose first step is fitted."""
-        assert isinstance(first.weights_, Local)
-        basis = math.sqrt(model.low_pass) * self.inverses.directions(model.directions)[:, : model.directions]
-        factors = user_weights.popularity(item_counts(self.log.matrix), model.item_power)
-        return TwoStepSparse(first.weights_.matrix, model.second, factors, basis, model.repeat)
 
     def _by_two_steps(self, models: list[TwoStep]) -> list[float | None]:
         """`TwoStep` models with the same first step."""
         fitting = self.inverses.within_memory(models)
-        ranks = [model.directions for model in fitting]
-        basis = self.inverses.directions(max(ranks))  # before the inverse takes its memory
+        basis = self.inverses.directions(
+            max(model.directions for model in fitting)
+        )  # before the inverse takes its memory
         inverse = self.inverses.invert(fitting)
         counts = inverse.solved.counts
-        weights = Mixtures(inverse.into_shared_weights(self.threads), basis)
+        values = self._values_of_mixtures(fitting, Mixtures(inverse.into_shared_weights(self.threads), basis), counts)
+        return [values.get(id(model)) for model in models]
+
+    def _values_of_mixtures(self, models: list[TwoStep], weights: Mixtures, counts: Float64) -> dict[int, float | None]:
+        """The values of models that share the first step, by id: one pass of scores for each recency."""
         values: dict[int, float | None] = {}
-        for recency, same in by_recency(fitting).items():
-            by_mixture: dict[tuple[float, float, int], list[TwoStep]] = {}
+        for recency, same in by_recency(models).items():
+            by_mixture: dict[tuple[float, ...], list[TwoStep]] = {}
             for model in same:
-                by_mixture.setdefault((model.second, model.low_pass, model.directions), []).append(model)
+                by_mixture.setdefault((model.second, model.low_pass, model.directions, model.repeat), []).append(model)
             mixtures = [
-                Mixture(*key, np.array([user_weights.popularity(counts, model.item_power) for model in alike]))
-                for key, alike in by_mixture.items()
+                Mixture(
+                    share,
+                    weight,
+                    int(rank),
+                    np.array([user_weights.popularity(counts, model.item_power) for model in alike]),
+                    repeat,
+                )
+                for (share, weight, rank, repeat), alike in by_mixture.items()
             ]
             measured = self._measured(partial(weights.heads, mixtures), len(same), recency)
             values |= _by_id(by_mixture.values(), measured)
-        return [values.get(id(model)) for model in models]
+        return values
 
     def _measured(self, heads: Callable[..., Iterable[Best]], number: int, recency: Recency) -> list[Measured]:
         """The metric of heads that are ranked together; `heads` takes histories, eligible items, k and threads."""

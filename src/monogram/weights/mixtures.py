@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,19 @@ from monogram.weights.common import batches, joined, part
 from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
 from monogram.weights.sparse import Sparse
+from monogram.weights.two_step import own_scores
 from monogram.weights.two_step_dual import BATCH, two_step_products
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """W = ((1 − share)·B + share·B² + weight·VVᵀ)·diag(θ), V the first `rank` directions, for each row θ of thetas."""
+    """W = ((1 − share)·B + share·B² + weight·VVᵀ)·diag(θ) + repeat·I, V the first `rank` directions, for each row θ."""
 
     share: float
     weight: float
     rank: int
     thetas: Float64
+    repeat: float = 0.0
 
 
 class Mixtures:
@@ -53,9 +55,8 @@ class Mixtures:
                 ranked = [
                     best
                     for mixture in mixtures
-                    for best in heads_by_scores(
-                        _mixed(mixture, *steps, common), mixture.thetas, rules, k, threads=threads
-                    )
+                    for scores, thetas in _scaled(mixture, _mixed(mixture, *steps, common), rows)
+                    for best in heads_by_scores(scores, thetas, rules, k, threads=threads)
                 ]
             for head, best in zip(parts, ranked, strict=True):
                 head.append(best)
@@ -85,3 +86,12 @@ def _mixed(mixture: Mixture, first: Float, second: Float, common: dict[int, Floa
     if mixture.weight:
         out += mixture.weight * common[mixture.rank]
     return np.asarray(out)
+
+
+def _scaled(mixture: Mixture, scores: Float, rows: Csr) -> Iterator[tuple[Float, Float64]]:
+    """Scores, and factors to multiply them with: of all heads together, or one by one where they differ in the sum."""
+    if not mixture.repeat:
+        yield scores, mixture.thetas
+        return
+    for theta in mixture.thetas:
+        yield scores + own_scores(rows, mixture.repeat / theta), theta[None]

@@ -66,7 +66,7 @@ class TwoStepWeights(Weights):
         for start, stop in batches(histories.shape[0], self.batch):
             scores, rules = self._ranking_scores(histories[start:stop], threads), part(eligible, start, stop)
             if self.repeat:
-                scores += self._own_scores(histories[start:stop], 1 / self.factors)
+                scores += own_scores(histories[start:stop], self.repeat / self.factors)
             found = heads_by_scores(scores, thetas * self.factors, rules, k, threads=threads)
             for head, best in zip(parts, found, strict=True):
                 head.append(best)
@@ -82,13 +82,13 @@ class TwoStepWeights(Weights):
         """Scores of histories without the item factors, by which lists are ranked."""
         raise TypeError(f"{type(self).__name__} must define _ranking_scores")
 
-    def _own_scores(self, rows: Csr, factors: Float64) -> Float64:
-        """What the items of the histories add to their own scores by `repeat`, times some factors."""
-        own = Csr((self.repeat * rows.data * factors[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
-        return np.asarray(own.toarray())
-
     def _projected(self, rows: Csr, items: Indices) -> Float64:
         """The scores of the low-pass projection, hGGᵀ, for some items, in float64."""
         used = np.unique(rows.indices)
         common = rows[:, used].astype(np.float64) @ self.basis[used].astype(np.float64)
         return np.asarray(common @ self.basis[items].T.astype(np.float64))
+
+
+def own_scores(rows: Csr, factors: Float64) -> Float64:
+    """The weights of histories (histories × items), each times the factor of its item."""
+    return np.asarray(Csr((rows.data * factors[rows.indices], rows.indices, rows.indptr), shape=rows.shape).toarray())

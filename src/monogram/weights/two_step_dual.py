@@ -14,7 +14,7 @@ from monogram.errors import MemoryBudgetError, ModelFileError
 from monogram.weights.common import Tensors, batches, warn_not_converged
 from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
-from monogram.weights.two_step import TwoStepWeights
+from monogram.weights.two_step import TwoStepWeights, own_scores
 
 WIDTH = 64  # products are padded to a multiple of it, so that rounding is nearly that of an unbatched history
 BATCH = 4 * WIDTH  # histories of one product
@@ -72,7 +72,7 @@ class TwoStepDual(TwoStepWeights):
             mixed = self._mixed(first, self._exact(first.T, threads).T)[:, items]
             out[start:stop] = (mixed + self._projected(rows, items)) * self.factors[items]
             if self.repeat:
-                out[start:stop] += self._own_scores(rows, np.ones(len(self.factors)))[:, items]
+                out[start:stop] += own_scores(rows, np.full(len(self.factors), self.repeat))[:, items]
         return out
 
     def columns(self, items: Indices) -> Float64:

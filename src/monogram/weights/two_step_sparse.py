@@ -9,7 +9,7 @@ from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
 from monogram.engine.topk.two_steps import two_steps
 from monogram.weights.common import Tensors, batches
 from monogram.weights.sparse import Sparse
-from monogram.weights.two_step import TwoStepWeights
+from monogram.weights.two_step import TwoStepWeights, own_scores
 
 SCORES = 1 << 22  # scores of each step in memory at a time: 32 MB in float64
 
@@ -40,7 +40,7 @@ class TwoStepSparse(TwoStepWeights):
             rows = histories[start:stop]
             out[start:stop] = self._ranking_scores(rows, threads)[:, items] * self.factors[items]
             if self.repeat:
-                out[start:stop] += self._own_scores(rows, np.ones(len(self.factors)))[:, items]
+                out[start:stop] += own_scores(rows, np.full(len(self.factors), self.repeat))[:, items]
         return out
 
     def columns(self, items: Indices) -> Float64:
