@@ -311,10 +311,10 @@ def test_a_history_with_times_for_some_of_its_events(by_days, monogram):
 @pytest.mark.parametrize("time", ["soon", float("nan"), float("inf"), 2**63, "2026-02-30", None])
 def test_a_time_that_is_no_time(time, by_days, monogram):
     model, path = by_days
-    with pytest.raises(ParameterError, match="history 0 has the time .*; expected a date such as"):
+    with pytest.raises(ParameterError, match=r"history 0 has the time .*; expected a date such as"):
         model.recommend(histories=[[("i1", time)]])
     if time is not None:
-        with pytest.raises(ParameterError, match="at = .*; expected a date such as"):
+        with pytest.raises(ParameterError, match=r"at = .*; expected a date such as"):
             model.recommend(["u1"], at=time)
         code, out, err = monogram("recommend", path, "--user", "u1", "--at", time)
         assert (code, out) == (2, "")

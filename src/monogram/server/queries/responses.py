@@ -107,7 +107,7 @@ class ListsJob:
         items = histories.items[histories.span(row)]
         label = int(histories.label_index[row])
         if self.label == "history":
-            ids, _, times = given_history(request.histories[label], label, log)  # type: ignore[union-attr]
+            ids, _, times = given_history(request.histories[label], label, log)  # type: ignore[union-attr,index]
             used = log.items.index(ids)
             used = used if times is None else used[np.argsort(times, kind="stable")]
         else:
@@ -203,7 +203,7 @@ def _used(row: int, log: Interactions) -> Indices:
     """The items of a user of the log from the oldest to the latest; as they are stored where there is no order."""
     span = slice(log.matrix.indptr[row], log.matrix.indptr[row + 1])
     key = log.latest if log.order is None else log.order
-    items = log.matrix.indices[span]
+    items: Indices = log.matrix.indices[span]
     return items if key is None else items[np.argsort(key[span], kind="stable")]
 
 

@@ -61,7 +61,7 @@ def _times(events: Sequence[LogChange], log: Interactions) -> NDArray[Any]:
     given = np.array([np.nan if event.time is None else event.time for event in events], np.float64)
     missing = np.flatnonzero(np.isnan(given))
     if len(missing):
-        given[missing] = _received([events[place].received for place in missing], log)
+        given[missing] = _received([events[place].received for place in missing.tolist()], log)
     given = np.clip(given, -LARGEST, LARGEST)
     return (given if log.times.dtype.kind == "f" else np.rint(given)).astype(log.times.dtype)
 
