@@ -101,7 +101,7 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 def log_tensors(log: Interactions) -> tuple[dict[str, Any], dict[str, Any]]:
     """A log as entries of the header and arrays; times and order where it has them."""
     matrix = log.matrix
-    header = {"merge": log.merge, "users": log.n_users, "items": log.n_items, "events": log.n_events}
+    header: dict[str, Any] = {"merge": log.merge, "users": log.n_users, "items": log.n_items, "events": log.n_events}
     tensors = {"log.pointers": matrix.indptr, "log.items": matrix.indices, "log.weights": matrix.data}
     tensors |= {
         name: np.frombuffer(ids.to_bytes(), np.uint8) for name, ids in (("users", log.users), ("items", log.items))

@@ -15,7 +15,7 @@ SHARE = 0.1  # of each user's events, or of the users, or of the time
 SHARE_OF_LATEST = 0.2  # of each user's events, as in the test part of the public lists
 OWN = {
     "ratio811": "the validation tenth of each user's events that the protocol defines",
-    "sessions": "the latest tenth of the training sessions, every prefix predicting its next item, as the test sessions",
+    "sessions": "the latest tenth of the training sessions: every prefix predicts its next item, as in the test part",
 }
 
 
@@ -88,4 +88,6 @@ def _function(split: Split, seed: int) -> tuple[Callable[[Any], Split], str]:
     if split.protocol in by_protocol:
         return by_protocol[split.protocol]
     why = "; the train list has no order" if split.protocol == "public" else ""
-    return lambda train: holdout(train, share=SHARE, seed=seed), f"a random {SHARE:.0%} of each user's events in train{why}"
+    return lambda train: holdout(
+        train, share=SHARE, seed=seed
+    ), f"a random {SHARE:.0%} of each user's events in train{why}"
