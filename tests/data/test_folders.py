@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -51,7 +52,8 @@ def test_any_cut_and_any_order_is_the_same_log(tmp_path_factory, found, random, 
         name = folder / "parts" / random.choice(["", "x", "x/y"]) / f"{random.randint(0, 9)}-{place}.parquet"
         write(name, table(mixed[place : place + size]), row_group_size=random.randint(1, 6))
         place += size
-    same(read(folder / "parts", **options), whole)
+    parts = read(folder / "parts", **options)
+    same(replace(parts, order=None), replace(whole, order=None))  # the rows decide the order at equal times
 
 
 def test_folders_in_folders_and_what_is_no_part_of_the_log(tmp_path, write):

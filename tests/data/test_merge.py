@@ -136,7 +136,7 @@ def test_the_unit_of_times():
     assert read(rows, time="t", quiet=True).time_unit is None
     assert read(rows, time="t", time_unit="h", quiet=True).time_unit == "h"
     assert read(rows, time="day", quiet=True).time_unit == "us"
-    with pytest.raises(DataError, match='column "day" holds dates.*time_unit="s"'):
+    with pytest.raises(DataError, match=r'column "day" holds dates.*time_unit="s"'):
         read(rows, time="day", time_unit="s", quiet=True)
     for options, words in (
         ({"time": "t", "time_unit": "years"}, "time_unit = 'years'"),

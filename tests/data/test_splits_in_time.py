@@ -73,11 +73,10 @@ def test_temporal_leaves_no_last_time_from_the_split_on(found, at):
     log = read(found)
     if not log.times.min() < at <= log.times.max():
         return
-    try:
-        split = splits.temporal(log, at=at)
-    except DataError as error:
-        assert "no user with both" in str(error)
+    old = {user for (user, _), (first, _) in times_of(log).items() if first < at}
+    if not old & {user for (user, _), (first, _) in times_of(log).items() if first >= at}:
         return
+    split = splits.temporal(log, at=at)
     for part in (split.train, split.histories):
         for pair, (first, last) in times_of(part).items():
             before = times_of(log)[pair]
@@ -179,7 +178,7 @@ def test_the_latest_sessions_of_a_log_with_times_are_held_out(found, share):
 def session_file(folder) -> object:
     items = [[0, 1, 0, 2], [2, 1], [1, 0, 3, 0, 1], [3, 1, 3], [3]]
     users = [number for number, own in enumerate(items) for _ in own]
-    np.savez(folder / "s.npz", user=users, item=sum(items, []), n_train_users=3, shape=[5, 4])
+    np.savez(folder / "s.npz", user=users, item=[item for own in items for item in own], n_train_users=3, shape=[5, 4])
     return folder / "s.npz"
 
 
@@ -196,7 +195,7 @@ def test_the_validation_part_is_the_latest_tenth_of_the_training_sessions(tmp_pa
 
 @pytest.mark.parametrize("n_train", [0, 5, 2.5, True, "3"])
 def test_numbers_of_training_sessions_that_are_refused(tmp_path, n_train):
-    with pytest.raises(ParameterError, match="n_train = .*between 1 and 4"):
+    with pytest.raises(ParameterError, match=r"n_train = .*between 1 and 4"):
         splits.sessions(session_file(tmp_path), n_train=n_train)
 
 

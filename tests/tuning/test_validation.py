@@ -30,7 +30,7 @@ def lists(log, folder, ordered: bool):
             order = np.argsort(source.positions[own]) if ordered else slice(None)
             rows[user] = source.matrix.indices[own][order].tolist()
         arrays[f"{part}_indptr"] = np.cumsum([0, *map(len, rows.values())])
-        arrays[f"{part}_indices"] = np.array(sum(rows.values(), []))
+        arrays[f"{part}_indices"] = np.concatenate(list(rows.values())).astype(int)
     np.savez(folder / "lists.npz", **arrays)
     return folder / "lists.npz"
 

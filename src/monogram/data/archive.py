@@ -130,8 +130,8 @@ def _split(archive: Archive, part: str, merge: Merge) -> Interactions:
         return Interactions.from_csr(matrix, users, items, merge=merge)
     tally = Tally(str(archive.path), False)
     tally.rows = len(rows)
-    codes = rows.astype(np.int32), matrix.indices.astype(np.int32, copy=False)
-    arrays = merged(*codes, None, None, shape[0], merge == "binary", in_order=True)
+    codes = matrix.indices.astype(np.int32, copy=False)
+    arrays = merged(rows.astype(np.int32), codes, None, None, shape[0], merge == "binary", in_order=True)
     note = f"the items of a user are not sorted in {part}_indices: they are taken in their order, the oldest first"
     return conclude(arrays, users, items, merge, tally, [note])
 
@@ -170,13 +170,14 @@ def _log(
     keep = tally.drop_zeros(weights, tally.count_faults(columns, 0, len(users), faults))
     if len(users) == 0 or (keep is not None and not keep.any()):
         raise tally.nothing_left()
-    kept = [None if array is None else (array if keep is None else array[keep]) for array in (weights, times)]
-    codes = [(values if keep is None else values[keep]).astype(np.int32, copy=False) for values in (users, items)]
+    parts = (users, items, weights, times)
+    kept: list[Any] = [array if array is None or keep is None else array[keep] for array in parts]
+    user_codes, item_codes = (codes.astype(np.int32, copy=False) for codes in kept[:2])
     notes = notes_of_order(names)
     in_order = names.ordered
-    if names.time is None and not in_order and is_sessions(archive) and _in_order(*codes):
+    if names.time is None and not in_order and is_sessions(archive) and _in_order(user_codes, item_codes):
         in_order, notes = True, ["a log of sessions: its rows are taken in their order, the oldest first"]
-    arrays = merged(*codes, *kept, shape[0], merge == "binary", in_order=in_order)
+    arrays = merged(user_codes, item_codes, kept[2], kept[3], shape[0], merge == "binary", in_order=in_order)
     ids = archive.vocabulary("user_ids", shape[0]), archive.vocabulary("item_ids", shape[1])
     unit = unit_of_times(style, time_unit, str(archive.path), names.time)
     return conclude(arrays, *ids, merge, tally, notes, unit)

@@ -223,10 +223,11 @@ class Gatherer:
         times = None if self.names.time is None else self._times.finish()
         step = BLOCK // self._width + 1
         for part in (slice(start, start + step) for start in range(0, self._buffered, step)):
-            fields = [None if values is None else values[part] for values in (weights, None, times)]
+            row_weights, row_times = (None if values is None else values[part] for values in (weights, times))
             end = min(part.stop, self._buffered)
             numbers = np.arange(part.start, end, dtype=np.int64) + self._spilled if self._ordered else None
-            self._spill.add(LogRows(keys_of(users[part], items[part]), *fields, numbers=numbers))
+            keys = keys_of(users[part], items[part])
+            self._spill.add(LogRows(keys, row_weights, times=row_times, numbers=numbers))
         self._spilled += self._buffered
         self._buffered = 0
 

@@ -147,10 +147,10 @@ def within(
         raise DataError(f"{protocol} leaves no event to {'test' if not targets.any() else 'learn from'} in this log")
     known = data if before is None else set_back(data, before[rows_of(data.matrix)])
     train = events(known, ~not_in_train)
-    return tested(protocol, train, data, targets, not_in_train, excluded if hide else None, known)
+    return split_of(protocol, train, data, targets, not_in_train, excluded if hide else None, known)
 
 
-def tested(
+def split_of(
     protocol: str,
     train: Interactions,
     data: Interactions,

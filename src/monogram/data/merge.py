@@ -153,7 +153,7 @@ def pairs(rows: LogRows, binary: bool) -> LogRows:
 def _ranks(rows: LogRows) -> npt.NDArray[np.int64]:
     """The rank of each row among the rows of its user, by last time and row number; rows are sorted by key."""
     users, latest = rows.users, rows.latest
-    keys = (rows.numbers, users) if latest is None else (rows.numbers, latest, users)
+    keys: list[Any] = [rows.numbers, users] if latest is None else [rows.numbers, latest, users]
     first = starts(users)
     ranks = np.empty(len(rows), dtype=np.int64)
     ranks[np.lexsort(keys)] = np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
@@ -238,7 +238,7 @@ class MergedArrays:
     def put(self, places: Any, distinct: LogRows) -> None:
         """Put pairs at these places of the arrays."""
         self._indices[places] = distinct.items
-        by_pair = (distinct.weights, distinct.times, distinct.latest, distinct.numbers)
+        by_pair: tuple[Any, ...] = (distinct.weights, distinct.times, distinct.latest, distinct.numbers)
         for array, values in zip((self._data, self._times, self._last_times, self._order), by_pair, strict=True):
             if array is not None:
                 array[places] = values
@@ -251,11 +251,11 @@ class MergedArrays:
         last_times = self._last_times if self._repeated else None
         order = self._order if self._ties else None
         self._last_times = self._order = None
-        arrays = (self._indices, self._data, self._times, last_times, order)
+        arrays: tuple[Any, ...] = (self._indices, self._data, self._times, last_times, order)
         for array in arrays:
             if array is not None:
                 array.resize(size, refcheck=False)  # releases the unused tail without a copy
-        return Merged(self.indptr, *arrays)  # type: ignore[arg-type]
+        return Merged(self.indptr, *arrays)
 
 
 def merged(
@@ -286,7 +286,7 @@ def merged(
     for low, high in _spans(users, n_users):
         rows = _between(users, low, high)
         by_row = (None if binary else weights, None, times, last_times, numbers)
-        fields = [None if values is None else values[rows] for values in by_row]
+        fields: list[Any] = [None if values is None else values[rows] for values in by_row]
         fields[-1] = rows if ordered and numbers is None else fields[-1]
         distinct = pairs(LogRows(keys_of(users[rows], items[rows]), *fields), binary)
         arrays.put(slice(end, end + len(distinct)), distinct)

@@ -173,5 +173,4 @@ def _log(
         weights = data.matrix.data[events.places[chosen]]
         times = None if data.latest is None else data.latest[events.places[chosen]]
     matrix = sp.csr_array((weights, events.items[chosen], pointers), shape=(len(ids), data.n_items))
-    parts = replace(data, matrix=matrix, users=ids, times=times, last_times=None, order=order, notes=(), skipped=0)
-    return parts
+    return replace(data, matrix=matrix, users=ids, times=times, last_times=None, order=order, notes=(), skipped=0)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from monogram.data.held_out import Audit as Audit
 from monogram.data.held_out import Split as Split
-from monogram.data.held_out import tested, within
+from monogram.data.held_out import split_of, within
 from monogram.data.interactions import Interactions
 from monogram.data.options import check_part, check_seed, check_share, check_users, moment
 from monogram.data.parts import part_of, rows_of
@@ -144,7 +144,7 @@ def strong(log: Any, users: float = 0.2, share: float = 0.2, seed: int = 1) -> S
     lengths = np.diff(held_out.matrix.indptr)
     quota = np.where(lengths >= 5, (share * lengths).astype(int), 0)
     targets = _position(held_out.matrix, seed + 1) < np.repeat(quota, lengths)
-    return replace(tested("strong", train, held_out, targets), untested=int((quota == 0).sum()))
+    return replace(split_of("strong", train, held_out, targets), untested=int((quota == 0).sum()))
 
 
 def public(path: str | Path) -> Split:

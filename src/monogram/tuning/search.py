@@ -338,8 +338,8 @@ def _warn_of_shift(names: list[str], space: Mapping[str, Mapping[str, Any]], pro
             warnings.warn(
                 f"{parameter} of {name} {use}: the validation part is {protocol!r}, {WITHOUT_SHIFT[protocol]}, which "
                 "cannot measure a shift in popularity, so that the best value on it may be the worst in use; to search "
-                f"{parameter} use the protocol temporal or latest or, in Python, a validation part of your own that resembles "
-                "use",
+                f"{parameter} use the protocol temporal or latest or, in Python, a validation part of your own that "
+                "resembles use",
                 MonogramWarning,
                 stacklevel=4,
             )

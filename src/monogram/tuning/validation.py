@@ -15,7 +15,7 @@ SHARE = 0.1  # of each user's events, or of the users, or of the time
 SHARE_OF_LATEST = 0.2  # of each user's events, as in the test part of the public lists
 OWN = {
     "ratio811": "the validation tenth of each user's events that the protocol defines",
-    "sessions": "the latest tenth of the training sessions, every prefix predicting its next item, as the test sessions",
+    "sessions": "the latest tenth of the training sessions: every prefix predicts its next item, as in the test part",
 }
 
 
