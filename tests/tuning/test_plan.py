@@ -17,6 +17,8 @@ from monogram.tuning.group_runner import GroupRunner, Task, grouped, inverse_key
 from monogram.tuning.plan import plan
 from monogram.tuning.settings import Setting
 
+pytestmark = pytest.mark.filterwarnings("ignore:(decay and )?recency (is|are) not searched")
+
 L2S = (2.0, 10.0, 50.0, 300.0)
 RATIO = 0.02  # dropout/(1 − dropout) to l2
 
@@ -151,7 +153,7 @@ def test_it_is_not_taken_where_it_cannot_be(split, cheap, monkeypatch):
 
 
 def test_an_l2_too_small_for_it_keeps_its_inverse(split, cheap, monkeypatch):
-    monkeypatch.setattr(ridge_path, "lowest", lambda *_: 5.0)
+    monkeypatch.setattr(ridge_path, "lowest", lambda *_, **__: 5.0)
     planned = plan(GroupRunner(Task(split, parse("ndcg@5"))), on_a_path(0), Budget())
     assert (planned.counts()["inverses"], planned.counts()["paths"]) == (1, 1)
     (alone,) = [step.group for step in planned.steps if step.way == "inverse"]
