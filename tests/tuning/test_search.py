@@ -18,6 +18,8 @@ from monogram.errors import DataError, MissingExtraError, MonogramWarning, Numer
 from monogram.evaluation import protocol as protocol_
 from monogram.tuning import group_runner, search, tpe
 
+pytestmark = pytest.mark.filterwarnings("ignore:(decay and )?recency (is|are) not searched")
+
 FAST = {"metric": "ndcg@5", "budget": "40 settings"}
 
 
@@ -75,9 +77,9 @@ def test_the_test_part_is_read_once_by_each_model_at_the_end(log, monkeypatch):
     split, read, tried = mg.splits.holdout(log), [], []
     real, run = protocol_.measure, group_runner.GroupRunner.run
 
-    def watched(rank, seen, on, *rest):
+    def watched(rank, seen, on, *rest, **named):
         read.append(on is split)
-        return real(rank, seen, on, *rest)
+        return real(rank, seen, on, *rest, **named)
 
     def counted(self, group):
         assert not any(read)
@@ -317,7 +319,7 @@ def powers(found, name):
 
 
 SMALL = {"metric": "ndcg@5", "budget": "400 settings", "dtype": "float64"}
-HELD = {"l2": 10, "dropout": 0.3}
+HELD = {"l2": 10, "dropout": 0.3, "decay": 0, "recency": 0}
 
 
 @pytest.mark.parametrize("given", ["protocol", "validation"])
@@ -362,3 +364,59 @@ def test_powers_that_are_given_are_tried(log):
     with pytest.warns(MonogramWarning, match="item_power of tempered is searched as given.*cannot measure a shift"):
         found = mg.tune(log, "tempered", **several)
     assert powers(found, "item_power") == {-0.1, 0.1}
+
+
+def drifting(users=150, seed=0):
+    """A log in which the next item is near the latest ones, and far from the oldest."""
+    rng = np.random.default_rng(seed)
+    rows, times = [], []
+    for _ in range(users):
+        places = (rng.integers(60) + np.cumsum(rng.integers(-2, 5, 14))) % 60
+        items = np.unique(places, return_index=True)
+        rows.append(items[0])
+        times.append(items[1])
+    indptr = np.cumsum([0, *map(len, rows)])
+    items = np.concatenate(rows)
+    matrix = sp.csr_array((np.ones(len(items), np.float32), items, indptr), shape=(users, 60))
+    return mg.Interactions.from_csr(matrix, times=np.concatenate(times))
+
+
+def test_decay_and_recency_are_searched_on_the_latest_events(monkeypatch):
+    made = []
+    real = primal.primal_inverse
+    monkeypatch.setattr(primal, "primal_inverse", lambda *a, **b: made.append(a[0].shape) or real(*a, **b))
+    log = drifting()
+    tuning = mg.tune(log, "edlae", protocol="latest", metric="ndcg@5", budget="150 settings", dtype="float64")
+    best = tuning.best["parameters"]
+    assert best["recency"] > 0, "the log is made so"
+    trials = [row["parameters"] for row in tuning.rows() if row["model"] == "edlae"]
+    assert {0.3, 0.6, 0.9} <= {one["decay"] for one in trials}
+    still = [row for row in tuning.rows() if row["parameters"]["recency"] == 0]
+    assert tuning.best["value"] > max(row["value"] for row in still)
+    assert "2 Grams" in str(tuning.plan) or "Grams are made as decay changes" in str(tuning.plan)
+    validation = mg.splits.latest(mg.splits.latest(log).train)
+    alone = mg.evaluate(mg.EDLAE(**best), validation, "ndcg@5", fit={"dtype": "float64"})
+    assert alone.value("edlae", "ndcg@5") == pytest.approx(tuning.best["value"], abs=1e-9)
+    assert tuning.model.recency == best["recency"]
+
+
+def test_a_random_part_cannot_measure_the_order(log):
+    with pytest.warns(MonogramWarning, match="decay and recency are not searched: the validation part is 'holdout'"):
+        tuning = mg.tune(log, "ease", metric="ndcg@5", budget="8 settings")
+    assert {
+        (row["parameters"]["decay"], row["parameters"]["recency"])
+        for row in tuning.rows()
+        if "decay" in row["parameters"]
+    } == {(0, 0)}
+    own = {"item_knn": {"recency": [0, 0.5]}}
+    with pytest.warns(MonogramWarning, match="recency of item_knn is searched as given: the validation part"):
+        tuning = mg.tune(log, "item_knn", metric="ndcg@5", budget="8 settings", space=own)
+    assert {row["parameters"]["recency"] for row in tuning.rows() if row["model"] == "item_knn"} == {0, 0.5}
+
+
+def test_a_log_without_order_has_no_such_axes():
+    log = mg.Interactions.from_csr(drifting().matrix)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tuning = mg.tune(log, "ease", metric="ndcg@5", budget="8 settings")
+    assert {row["parameters"].get("recency") for row in tuning.rows()} == {0.0}

@@ -23,8 +23,8 @@ def sigma(_, rank):
 
 
 def test_popularity_alone_has_no_parameters():
-    shared = {field.name for field in fields(mg.Recommender)}
-    assert [name for name in MODELS if not set(MODELS[name]().params()) - shared] == ["popularity"]
+    common = set(mg.Popularity().params())
+    assert [name for name in MODELS if set(MODELS[name]().params()) <= common] == ["popularity"]
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "popularity"])
@@ -160,3 +160,44 @@ def test_a_model_without_axes_needs_given_values(log, unsearched):
 def test_a_wrong_declaration_is_refused(wrong, message):
     with pytest.raises(ParameterError, match=message):
         Search(**({"values": (1.0, 2.0)} | wrong))
+
+
+def test_the_order_of_events_is_searched_only_where_it_counts(log):
+    for name in ("ease", "two_step", "lrr", "item_knn", "wrmf"):
+        plain, ordered = (spaces.space(name, log, sigma, {}, order=order) for order in (False, True))
+        own = ["decay", "recency"] if name in ("ease", "two_step", "lrr") else ["recency"]
+        assert [parameter for parameter in ordered if parameter not in plain] == own
+        assert {parameter: ordered[parameter] for parameter in plain} == plain
+        assert all(ordered[parameter].apart for parameter in own)
+    assert spaces.space("popularity", log, sigma, {}, order=True) == {}
+    assert "recency" not in spaces.space("ease", log, sigma, {"half_life": "30d"}, order=True)
+    assert not spaces.space("ease", log, sigma, {"recency": [0, 0.5]}, order=True)["recency"].apart
+
+
+def test_recency_alone_is_no_search_of_a_model(unsearched, log):
+    with pytest.raises(ParameterError, match=r"unsearched declares no search axes; give space=.*\(l2\)"):
+        spaces.space(unsearched, log, sigma, {}, order=True)
+
+
+@pytest.mark.parametrize("name", ["ease", "deql", "item_knn"])
+def test_axes_apart_do_not_multiply_the_grid(name, log):
+    plain, ordered = (spaces.space(name, log, sigma, {}, order=order) for order in (False, True))
+    before, after = spaces.coarse(name, plain), spaces.coarse(name, ordered)
+    middle, decays = before[0].parameters, len(ordered["decay"].values) if "decay" in ordered else 1
+    assert after[0] == before[0]
+    assert set(before) < set(after)
+    assert len(after) == len(set(after)) == len(before) + decays * 5 - 1
+    own = {"decay", "recency"}
+    for setting in after[: 5 * decays]:
+        assert {key for key, value in setting.parameters.items() if value != middle[key]} <= own
+    best = before[-1].parameters | {"recency": 0.5}
+    around = spaces.finer(name, ordered, best, 0.5)
+    changed = [{key for key, value in one.parameters.items() if value != best[key]} for one in around]
+    assert all(change <= own or not change & own for change in changed)
+    assert {one.parameters["recency"] for one in around} == {0.0, 0.25, 0.375, 0.5, 0.625, 0.75, 1.0}
+    assert len(around) == len(set(around))
+    factorisations = {
+        (one.parameters.get("l2"), one.parameters.get("dropout"), one.parameters.get("decay")) for one in around
+    }
+    others = {key[:2] for key in factorisations}
+    assert len(factorisations) == len(others) + (1 if "decay" in ordered else 0), "one more decay: 0.15"

@@ -88,7 +88,7 @@ def tune(
     ----------
     log : anything `monogram.read` takes; for the protocol "public" the npz file. It is not used where the protocol is
         a Split
-    models : names of the models to choose from. EASE is searched too, for comparison
+    models : names of the models to choose from. EASE is searched too, for comparison, without decay and recency
     protocol : how the test part is split off: a name, a function of the log that returns a Split, or a Split
         The test part is read once, at the end.
     metric : the metric to maximise, one of users such as "ndcg@20"
@@ -188,9 +188,15 @@ class ModelSearch:
         if order and task.split.protocol in WITHOUT_ORDER:
             order = False
             _warn_of_order(names, space, task.split.protocol)
-        how: dict[str, Any] = {"shift": shift, "order": order}
         self.spaces = {
-            name: spaces.space(name, task.split.train, self._singular_values, space.get(name, {}), **how)
+            name: spaces.space(
+                name,
+                task.split.train,
+                self._singular_values,
+                space.get(name, {}),
+                shift=shift,
+                order=order and name in names,  # baselines are those of a log without order
+            )
             for name in dict.fromkeys([*names, *baselines])
         }
         by_optuna = {name: axes for name, axes in self.spaces.items() if tpe.needs_optuna(name, axes)}
