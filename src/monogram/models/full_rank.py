@@ -33,7 +33,7 @@ from monogram.models.report import FROZEN, Pruning, Report, ReportBuilder
 from monogram.models.search_axes import DROPOUT, L2, USER_POWER, Search
 from monogram.models.timed import TimeKernelParameters
 from monogram.planning import inverse_costs
-from monogram.planning.cost import Extra
+from monogram.planning.cost import Cost, Extra
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size
 from monogram.weights import Weights
@@ -189,7 +189,7 @@ class FullRank(RepeatParameter, InverseModel):
         """The plan of a fit on a log of this size."""
         diagonal = self.formula().head.needs_diagonal
         settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads}
-        others = (
+        others: tuple[Cost, ...] = (
             inverse_costs.local(size, options.candidates, **settings),
             inverse_costs.matrix_free(size, diagonal, **settings),
         )

@@ -93,7 +93,7 @@ class Operator:
             raise ValueError("an operator has a rank-one part or a time kernel, not both")
         self.matrix, self.shift, self.threads, self.kernel = matrix, shift, threads, kernel
         self._timed = None if kernel is None else TimedGram(matrix, kernel, threads)
-        self.by_item = matrix.T.tocsr() if kernel is None else None
+        self._by_item: Csr = matrix.T.tocsr() if kernel is None else matrix[:0].T.tocsr()  # a kernel has no use for it
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -109,7 +109,7 @@ class Operator:
     def transpose_times(self, block: Float) -> Float:
         """The product Aᵀ·block (m × b → n × b)."""
         self._require_no_kernel()
-        return self._times(self.by_item, block, self.shift and self.shift[::-1])
+        return self._times(self._by_item, block, self.shift and self.shift[::-1])
 
     def item_gram_times(self, block: Float) -> Float:
         """The product AᵀA·block, or S·block with a time kernel."""
@@ -126,7 +126,7 @@ class Operator:
         if side != "items":
             self._require_no_kernel()
         matrix, shift = (
-            (self.matrix, self.shift) if side == "items" else (self.by_item, self.shift and self.shift[::-1])
+            (self.matrix, self.shift) if side == "items" else (self._by_item, self.shift and self.shift[::-1])
         )
         n = matrix.shape[1]
         out = np.empty((n, n), np.float64, order="F")
