@@ -49,7 +49,7 @@ def test_a_registered_model_is_fitted_tuned_saved_and_loaded(tmp_path):
     model = Mine(l2=50).fit(log)
     assert model.recommend(k=3).rows() == mg.EASE(l2=50).fit(log).recommend(k=3).rows()
     model.save(tmp_path / "mine.mono")
-    assert mg.load(tmp_path / "mine.mono").params() == {"l2": 50}
+    assert mg.load(tmp_path / "mine.mono").params()["l2"] == 50
     actual = mg.tune(log, "mine", space={"mine": {"l2": [20, 200]}}, metric="ndcg@10", budget=2)
     assert actual.model.name == "mine"
     with pytest.raises(ParameterError, match="mine declares no search axes"):

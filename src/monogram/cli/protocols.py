@@ -25,7 +25,8 @@ ProtocolName = Annotated[
     str, typer.Option("--protocol", help=f"One of {', '.join(PROTOCOLS)}.", autocompletion=complete_protocol)
 ]
 Share = Annotated[
-    float | None, typer.Option("--share", help="Share held out (holdout, strong, temporal, latest, sessions; default 0.2).")
+    float | None,
+    typer.Option("--share", help="Share held out (holdout, strong, temporal, latest, sessions; default 0.2)."),
 ]
 Users = Annotated[str | None, typer.Option("--users", help="Number or share of users held out (strong; default 0.2).")]
 At = Annotated[

@@ -36,8 +36,8 @@ from monogram.models.context import (
 from monogram.models.parameters import param
 from monogram.models.recipe import GramRecipe
 from monogram.models.registry import names_of
-from monogram.models.report import Pruning, Report, ReportBuilder
 from monogram.models.repeats import RepeatParameter
+from monogram.models.report import Pruning, Report, ReportBuilder
 from monogram.models.search_axes import RECENCY
 from monogram.models.timed import TimeKernelParameters
 from monogram.planning.cost import Cost, counting

@@ -109,8 +109,8 @@ def _as_deql(model: FullRank) -> bool:
 def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
     """The weights of `model.changed(**changed)`, to rounding, over the arrays that the model holds.
 
-    For EDLAE and DLAE those of DEQL with the same l2, dropout and repeat, and the b given. `recency` and `half_life` change no
-    weights.
+    For EDLAE and DLAE those of DEQL with the same l2, dropout and repeat, and the b given. `recency` and `half_life`
+    change no weights.
 
     Parameters
     ----------

@@ -88,4 +88,6 @@ def _function(split: Split, seed: int) -> tuple[Callable[[Any], Split], str]:
     if split.protocol in by_protocol:
         return by_protocol[split.protocol]
     why = "; the train list has no order" if split.protocol == "public" else ""
-    return lambda train: holdout(train, share=SHARE, seed=seed), f"a random {SHARE:.0%} of each user's events in train{why}"
+    return lambda train: holdout(
+        train, share=SHARE, seed=seed
+    ), f"a random {SHARE:.0%} of each user's events in train{why}"
