@@ -73,7 +73,8 @@ def _of_head(model: Recommender) -> dict[str, Any]:
     common = {field.name for kind in COMMON for field in dataclasses.fields(kind)}
     fields = [field for field in dataclasses.fields(full) if field.name not in common]
     own = {field.name: getattr(full, field.name) for field in fields if _in_head(full, field)}
-    return own | ({"b": full.deql_b} if _as_deql(full) else {})
+    repeat = {"repeat": own.pop("repeat")} if "repeat" in own else {}
+    return own | ({"b": full.deql_b} if _as_deql(full) else {}) | repeat
 
 
 def _in_head(model: FullRank, field: Any) -> bool:
