@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import monogram as mg
 from monogram.errors import DataError, ParameterError
 from monogram.models import live
+from monogram.models.parameters import search_axes
 from monogram.ranking import NO_RECENCY
 
 DAY = 86_400
@@ -100,3 +101,8 @@ def test_files_keep_the_half_life(tmp_path):
     loaded = mg.load(tmp_path / "m.mono")
     assert loaded.half_life == "30d"
     assert (scores(loaded) == scores(model)).all()
+
+
+def test_tune_does_not_search_the_recency_of_histories():
+    assert search_axes(mg.Popularity) == {}
+    assert "recency" in search_axes(mg.EASE)

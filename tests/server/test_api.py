@@ -176,7 +176,7 @@ def test_score(server, model):
 def test_models_and_the_card(server, model):
     first, second = server.client.get("/v1/models").json()["models"]
     assert (first["name"], first["kind"], first["default"]) == ("shop", "DEQL", True)
-    assert (second["name"], second["kind"], second["live"]) == ("second", "EASE", [])
+    assert (second["name"], second["kind"], second["live"]) == ("second", "EASE", ["repeat"])
     assert first["updates"] is None
     card = server.client.get("/v1/models/shop").json()
     assert card["parameters"] == model.params()

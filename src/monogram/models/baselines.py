@@ -35,6 +35,7 @@ class Popularity(Recommender):
     """
 
     name: ClassVar[str] = "popularity"
+    recency: float = param(0.0, "without effect: the scores do not depend on the history", low=0, high=100)
     half_life: str | None = param(
         None, "age at which an event of the log counts half, such as '30d'; by default all count the same", span=True
     )

@@ -73,7 +73,8 @@ def _of_head(model: Recommender) -> dict[str, Any]:
     common = {field.name for kind in COMMON for field in dataclasses.fields(kind)}
     fields = [field for field in dataclasses.fields(full) if field.name not in common]
     own = {field.name: getattr(full, field.name) for field in fields if _in_head(full, field)}
-    return own | ({"b": full.deql_b} if _as_deql(full) else {})
+    repeat = {"repeat": own.pop("repeat")} if "repeat" in own else {}
+    return own | ({"b": full.deql_b} if _as_deql(full) else {}) | repeat
 
 
 def _in_head(model: FullRank, field: Any) -> bool:
@@ -109,8 +110,8 @@ def _as_deql(model: FullRank) -> bool:
 def weights(model: Recommender, changed: dict[str, Any]) -> Weights:
     """The weights of `model.changed(**changed)`, to rounding, over the arrays that the model holds.
 
-    For EDLAE and DLAE those of DEQL with the same l2, dropout and repeat, and the b given. `recency` and `half_life` change no
-    weights.
+    For EDLAE and DLAE those of DEQL with the same l2, dropout and repeat, and the b given. `recency` and `half_life`
+    change no weights.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class GramRecipe:
         return scale_rows(matrix, self.weights(matrix, unit))
 
     def copied_bytes(self, events: int) -> int:
-        """Bytes of the weighted data, and of the positions by user, by item and of local hubs, in addition to the log."""
+        """Bytes of the weighted data, and of the positions by user, by item and by hub, in addition to the log."""
         return events * (16 * self.weighted + 24 * self.timed)
 
 
