@@ -429,3 +429,15 @@ def test_two_steps_that_recommend_items_again(latest, solver, monkeypatch):
         values.append(mg.evaluate({"it": model}, again, "ndcg@5").value("it", "ndcg@5"))
         assert trial.value == pytest.approx(values[-1], abs=1e-6)
     assert len(set(values)) > 3, "repeat and item_power change lists"
+
+
+def test_lists_with_items_of_the_history_are_those_of_separate_fits(latest):
+    """There the diagonal of the weights counts, which scores through column factors leave out."""
+    again = dataclasses.replace(latest, exclude_seen=False)
+    several = [Setting.of("ease", {"l2": l2, "repeat": 0.5}) for l2 in (5, 20, 80)]
+    several += [Setting.of(name, {"l2": 5, "dropout": 0.4}) for name in ("dlae", "deql")]
+    runner = GroupRunner(Task(again, parse("ndcg@5"), dtype="float64"))
+    assert not plan(runner, several, Budget()).candidates
+    for group in grouped(several):
+        for trial in runner.run(group):
+            assert trial.value == pytest.approx(alone(trial.setting, again), abs=1e-6), trial

@@ -44,6 +44,11 @@ def reads_heads(model: Recommender) -> bool:
     return shared is not None and shared.reading == "heads"
 
 
+def measured_together(model: Recommender, split: Split) -> bool:
+    """Whether `measure_inverse` measures a model on a split: scores of items in a history depend on its diagonal too."""
+    return reads_heads(model) and split.exclude_seen
+
+
 def without_recency(model: Recommender) -> dict[str, Any]:
     """The parameters on which the weights of a model depend."""
     own, common = type(model).__dataclass_fields__, Recommender.__dataclass_fields__
@@ -113,7 +118,7 @@ def measure_inverse(
 
     Parameters
     ----------
-    models : each with `reads_heads`, of the recipe and penalties of the inverse
+    models : each `measured_together`, of the recipe and penalties of the inverse
     """
     heads = {id(model): model.formula().head for model in cast("Sequence[InverseModel]", models)}
     thetas = {name: inverse.solved.head(head)[0] for name, head in heads.items()}
@@ -133,14 +138,18 @@ def measure_models(
 
     Parameters
     ----------
-    models : a single model, or several that share an inverse and have `reads_heads`
+    models : a single model, or several that share an inverse and are `measured_together`
     fit : options of `fit`
     """
     if len(models) == 1:
         report, measured = measure_fit(models[0], split.train, split, metrics, fit)
         return report, [measured]
     key = inverse_key(models[0])
-    if key is None or any(inverse_key(model) != key for model in models) or not all(map(reads_heads, models)):
+    if (
+        key is None
+        or any(inverse_key(model) != key for model in models)
+        or not all(measured_together(model, split) for model in models)
+    ):
         raise ParameterError(
             f"{', '.join(map(repr, models))} do not share one inverse; expected models with equal recipe and penalties"
         )

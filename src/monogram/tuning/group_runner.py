@@ -43,8 +43,8 @@ from monogram.evaluation.shared_fits import (
     inverse_key,
     measure_fit,
     measure_inverse,
+    measured_together,
     measure_recencies,
-    reads_heads,
     without_recency,
 )
 from monogram.models.base import Recommender
@@ -243,10 +243,10 @@ class GroupRunner:
         """Models that are fitted from the inverse come first: the shared weights then take its memory."""
         inverse = self.inverses.invert(models)
         values: dict[int, float | None] = {}
-        fitted = [model for model in models if not reads_heads(model)]
+        heads = [model for model in models if measured_together(model, self.task.split)]
+        fitted = [model for model in models if model not in heads]
         fitted.sort(key=lambda model: -model.params().get("rank", 0))
         values |= dict(zip(map(id, fitted), self._fitted_values(fitted, inverse), strict=True))
-        heads = [model for model in models if reads_heads(model)]
         if heads:
             measured = measure_inverse(inverse, heads, self.task.split, (self.task.metric,), self.threads)
             values |= {id(model): _mean(result) for model, result in zip(heads, measured, strict=True)}

@@ -14,7 +14,7 @@ from typing import Any, cast
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import ridge_path
 from monogram.engine.runtime.memory import show
-from monogram.evaluation.shared_fits import reads_heads
+from monogram.evaluation.shared_fits import measured_together
 from monogram.models.inverse_model import InverseModel
 from monogram.models.recipe import GramRecipe, Penalties
 from monogram.planning.cost import Cost
@@ -228,7 +228,7 @@ def _within(groups: list[Group], settings: float) -> list[Group]:
 
 def candidates(runner: GroupRunner, groups: list[Group], seconds: float) -> list[Candidate]:
     """Groups that one path could serve: they read heads, have one recipe and ratio, and are solved by the items."""
-    ratios = [(ratio, at) for at, group in enumerate(groups) if (ratio := _ratio(runner.inverses, group)) is not None]
+    ratios = [(ratio, at) for at, group in enumerate(groups) if (ratio := _ratio(runner, group)) is not None]
     rows: list[list[tuple[tuple[GramRecipe, float], int]]] = []
     for ratio, at in sorted(ratios, key=lambda row: (repr(row[0][0]), row[0][1], row[1])):
         if rows and _same(ratio, rows[-1][0][0]):
@@ -244,14 +244,15 @@ def _same(first: tuple[GramRecipe, float], second: tuple[GramRecipe, float]) -> 
     return first[0] == second[0] and abs(first[1] - second[1]) <= SAME * first[1]
 
 
-def _ratio(inverses: SharedInverses, group: Group) -> tuple[GramRecipe, float] | None:
+def _ratio(runner: GroupRunner, group: Group) -> tuple[GramRecipe, float] | None:
     """The recipe of a group, and its ratio of dropout/(1 − dropout) to l2; None where no path can serve the group."""
     models = [setting.make() for setting in group]
-    if not all(map(reads_heads, models)):
+    if not all(measured_together(model, runner.task.split) for model in models):
         return None
     ((recipe, penalties),) = inverse_keys(group)
     if type(penalties) is not Penalties:  # a path needs penalties of the form l2·(1 + ratio·d)
         return None
+    inverses = runner.inverses
     if penalties.l2 == 0 or inverses.cost(cast("list[InverseModel]", models), inverses.budget()).solver != "primal":
         return None
     return recipe, _odds(penalties)
