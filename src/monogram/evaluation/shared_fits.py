@@ -45,7 +45,7 @@ def reads_heads(model: Recommender) -> bool:
 
 
 def measured_together(model: Recommender, split: Split) -> bool:
-    """Whether `measure_inverse` measures a model on a split: scores of items in a history depend on its diagonal too."""
+    """Whether `measure_inverse` measures a model on a split: items of a history have scores by the diagonal too."""
     return reads_heads(model) and split.exclude_seen
 
 

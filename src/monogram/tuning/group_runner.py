@@ -43,8 +43,8 @@ from monogram.evaluation.shared_fits import (
     inverse_key,
     measure_fit,
     measure_inverse,
-    measured_together,
     measure_recencies,
+    measured_together,
     without_recency,
 )
 from monogram.models.base import Recommender
