@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/time.py [gram] [--runs 3] [--threads N]
 
 gram: seconds of the Gram matrix, float32, the best of several runs that alternate between the plain matrix and those
-with a kernel. It is written in panels of columns, so that it takes little memory. Gowalla has the order of its public train lists alone: k is read from a table by distance. MovieLens-1M
-has times: k is evaluated between times, and between positions for comparison. Nothing is learned or measured on a test.
+with a kernel. It is written in panels of columns, so that it takes little memory. Gowalla has the order of its public
+train lists alone: k is read from a table by distance. MovieLens-1M has times: k is evaluated between times, and between
+positions for comparison. Nothing is learned or measured on a test.
 """
 
 from __future__ import annotations
