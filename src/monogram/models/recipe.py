@@ -24,7 +24,7 @@ def _check(name: str, value: object, low: float, high: float) -> None:
 
 @dataclass(frozen=True)
 class GramRecipe:
-    """The definition of the Gram matrix of a log X: S_ij = Σ_u w_u·k(|t_ui − t_uj|)·x_ui·x_uj.
+    """The definition of the Gram matrix of a log X: S_ij = Σ_u w_u·k(Δ_uij)·x_ui·x_uj.
 
     Without decay k = 1 and S = Xᵀ·diag(w)·X. With decay k(Δ) = floor + (1 − floor)·(1 + Δ)^(−decay), so that items that
     a user used close together count more; Δ is the distance of the two events, in units of `decay_unit`.

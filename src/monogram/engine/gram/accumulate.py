@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monogram.engine.gram.kernel_table import at_distance, kernel_table
+from monogram.engine.gram.kernel_table import fill_products, kernel_table
 from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64
@@ -160,14 +160,16 @@ def _timed_columns(
     total: Any,
 ) -> None:
     n = len(total)
+    products = np.empty(n)  # an item occurs once in a row
     for j in range(start, stop):
         total[j:] = 0.0
         for p in range(pointers[j], pointers[j + 1]):
             row = owners[p]
-            first = places[p]
-            here = positions[first]
+            first, last = places[p], indptr[row + 1]
             factor = weights[row] * np.float64(data[first])
-            for q in range(first, indptr[row + 1]):
-                total[indices[q]] += factor * data[q] * at_distance(table, shift, here, positions[q])
+            fill_products(table, shift, positions[first], positions[first:last], factor, data[first:last], products)
+            columns = indices[first:last]
+            for q in range(len(columns)):
+                total[columns[q]] += products[q]
         for i in range(j, n):
             out[i - top, j - left] = total[i]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.runtime.arrays import Float64
+from monogram.engine.runtime.jit import fused
 from monogram.engine.runtime.jit import kernel as compiled
 
 ONE = 0x3FF0000000000000  # the bits of the float64 number 1
@@ -61,7 +62,7 @@ def _leading_bits(decay: float) -> int:
 
 
 def _pieces(kernel: TimeKernel, span: float, leading: int) -> Float64:
-    """Coefficients of the cubic Hermite pieces, in powers of the bits below the leading ones."""
+    """Coefficients of the cubic Hermite pieces, in powers of the distance from the start of a piece."""
     shift = MANTISSA - leading
     last = (int(np.float64(1 + span).view(np.int64)) - ONE) >> shift
     ends = (ONE + (np.arange(last + 2, dtype=np.int64) << shift)).view(np.float64)
@@ -70,7 +71,7 @@ def _pieces(kernel: TimeKernel, span: float, leading: int) -> Float64:
     width, rise = np.diff(ends), np.diff(values)
     left, right = width * slopes[:-1], width * slopes[1:]
     coefficients = np.stack([values[:-1], left, 3 * rise - 2 * left - right, left + right - 2 * rise], axis=1)
-    return np.ascontiguousarray(coefficients * 2.0 ** (-shift * np.arange(4)))
+    return np.ascontiguousarray(coefficients / width[:, None] ** np.arange(4))
 
 
 @compiled
@@ -78,7 +79,19 @@ def at_distance(table: Any, shift: int, here: Any, there: Any) -> Any:
     """The kernel at the distance of two positions, from the table."""
     if table.ndim == 1:  # decided when the function is compiled
         return table[abs(here - there)]
-    bits = np.float64(1.0 + abs(here - there)).view(np.int64) - ONE
-    low = np.float64(bits & ((np.int64(1) << shift) - 1))
-    piece = table[bits >> shift]
-    return piece[0] + low * (piece[1] + low * (piece[2] + low * piece[3]))
+    at = np.float64(1.0 + abs(here - there))
+    bits = at.view(np.int64)
+    beyond = at - np.int64((bits >> shift) << shift).view(np.float64)  # from the start of the piece
+    piece = table[(bits - ONE) >> shift]
+    return piece[0] + beyond * (piece[1] + beyond * (piece[2] + beyond * piece[3]))
+
+
+@fused
+def fill_products(table: Any, shift: int, here: Any, positions: Any, factor: float, values: Any, out: Any) -> None:
+    """out = factor · values · k at the distances of some positions from one; apart from sums, so that it vectorises."""
+    if table.ndim == 1:
+        for q in range(len(positions)):
+            out[q] = factor * values[q] * table[np.uint32(abs(positions[q] - here))]
+    else:
+        for q in range(len(positions)):
+            out[q] = factor * values[q] * at_distance(table, shift, here, positions[q])
