@@ -272,7 +272,8 @@ def test_unknown_flag(monogram, tmp_path):
     assert "--l2" in err
     code, out, err = monogram("fit", "none.csv", "-o", tmp_path / "m.mono", "--model", "ease", "--dropout", 0.3)
     assert (code, out) == (2, "")
-    assert "ease has no --dropout; its flags are --l2" in err
+    assert "ease has no --dropout; its flags are --" in err
+    assert "--l2" in err
     code, out, err = monogram("evaluate", "none.csv", "--protocol", "temporal", "--users", 5)
     assert (code, out) == (2, "")
     assert "the protocol temporal has no --users: its own flags are --at, --share" in err
@@ -284,6 +285,72 @@ def test_unknown_items_in_a_history(monogram, model_file):
     assert {row["item"] for row in json.loads(out)} == {"jam", "oat"}
     assert "left out: 'jam ', 'rye'; ids in --history are separated by commas" in err
     assert "Did you mean 'jam'" in err
+
+
+DATED = "user,item,when\n" + "".join(f"u{n % 12},i{n * 5 % 17},2026-01-{1 + n % 28:02}\n" for n in range(90))
+
+
+@pytest.fixture
+def by_days(write):
+    """A model that measures ages in days, and its file."""
+    model = mg.EASE(l2=1, half_life="7d").fit(mg.read(write(DATED, "dated.csv"), time="when", quiet=True))
+    path = write("", "days.mono")
+    model.save(path)
+    return model, path
+
+
+def test_a_history_with_times_for_some_of_its_events(by_days, monogram):
+    model, path = by_days
+    with pytest.raises(ParameterError, match="history 1 has items with times and items without"):
+        model.recommend(histories=[["i1"], [("i1", "2026-01-05"), "i2"]])
+    code, out, err = monogram("recommend", path, "--history", "i1,i2", "--times", "2026-01-05")
+    assert (code, out) == (2, "")
+    assert "has 1 times for 2 items" in err
+
+
+@pytest.mark.parametrize("time", ["soon", float("nan"), float("inf"), 2**63, "2026-02-30", None])
+def test_a_time_that_is_no_time(time, by_days, monogram):
+    model, path = by_days
+    with pytest.raises(ParameterError, match=r"history 0 has the time .*; expected a date such as"):
+        model.recommend(histories=[[("i1", time)]])
+    if time is not None:
+        with pytest.raises(ParameterError, match=r"at = .*; expected a date such as"):
+            model.recommend(["u1"], at=time)
+        code, out, err = monogram("recommend", path, "--user", "u1", "--at", time)
+        assert (code, out) == (2, "")
+        assert "expected a date such as" in err
+
+
+def test_a_history_without_times_where_ages_are_measured_in_time(by_days):
+    model, _ = by_days
+    with pytest.raises(ParameterError, match=r"measured in time .7d., but history 0 has no times; give its events as"):
+        model.recommend(histories=[["i1", "i2"]])
+    assert len(model.recommend(["u1"]))
+
+
+def test_a_recency_where_the_log_has_no_order(write, monogram):
+    path = write("", "shop.mono")
+    model = mg.EASE(l2=1, recency=1).fit(mg.read(write(GOOD), quiet=True))
+    model.save(path)
+    with pytest.raises(DataError, match='time="order"'):
+        model.recommend(["u1"])
+    code, out, err = monogram("recommend", path, "--user", "u1")
+    assert (code, out) == (3, "")
+    assert "--time-order" in err
+    assert len(model.recommend(histories=[["i1", "i5"]]))
+
+
+@pytest.mark.parametrize("name", ["half_life", "recency_unit", "decay_unit"])
+@pytest.mark.parametrize("span", ["3 foo", "-1d", "0", "", "nan"])
+def test_a_half_life_that_cannot_be_read(name, span, monogram, tmp_path):
+    with pytest.raises(ParameterError, match=f"{name} = '{span}'; expected a duration such as '7d'"):
+        mg.EASE(**{name: span})
+    flag = "--" + name.replace("_", "-")
+    code, out, err = monogram("fit", "no such log.csv", "-o", tmp_path / "model.mono", f"{flag}={span}")
+    assert (code, out) == (2, "")
+    assert "expected a duration such as '7d'" in err
+    with pytest.raises(ParameterError, match="both given"):
+        mg.EASE(half_life="3d", recency=1)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_a_history_as_a_table(program, shop):
     assert done.code == 0
     lines = done.out.splitlines()
     assert len(lines) == 3
-    assert lines[0].split() == ["item", "share"]
+    assert lines[0].split() == ["item", "weight", "share"]
     sizes = [abs(float(line.split()[-1])) for line in lines[1:]]
     assert sizes == sorted(sizes, reverse=True)
     assert "unknown items, left out: 'ghost'; ids in --history are separated by commas" in done.err

@@ -43,14 +43,14 @@ def test_a_model_is_written_and_diagnostics_are_on_stderr(log, tmp_path):
     assert done.stderr.index("chosen") < done.stderr.index("residual") < done.stderr.index("wrote")
     assert "customer" in done.stderr
     model = mg.load(tmp_path / "shop.mono")
-    assert model.params() == {"l2": 5.0, "dropout": 0.3, "a": 1.0, "b": 0.7, "zero_diagonal": False}
+    assert model.params() == mg.DEQL(l2=5, b=0.7).params()
     assert "crème brûlée" in model.log_.items
 
 
 def test_a_flag_of_several_numbers_and_a_solver_of_the_models_own(program, log, tmp_path):
     done = program("fit", log, "-o", tmp_path / "a.mono", "--model", "vlae", "--rank", 3, "--weights", "0.1,0.3,0.2")
     assert done.code == 0, done.err
-    assert mg.load(tmp_path / "a.mono").params() == {"rank": 3, "weights": (0.1, 0.3, 0.2), "scale": None}
+    assert mg.load(tmp_path / "a.mono").params() == mg.VLAE(rank=3, weights=(0.1, 0.3, 0.2)).params()
     own = ("--model", "rg2", "--rank", 3, "--l2", 0.05, "--solver")
     done = program("fit", log, "-o", tmp_path / "b.mono", *own, "als", "--json")
     assert done.code == 0, done.err

@@ -141,7 +141,9 @@ def test_times_are_put_into_the_unit_of_the_log():
     assert days.times.dtype == np.int64
     fine = changes.with_users(log, with_times([(3, 2, 1_500)], time_unit="ms")).log
     assert (fine.times.tolist(), fine.time_unit) == ([100, 200, 1.5], "s")
-    unix = changes.with_users(with_times([(1, 2, 1_700_000_000)]), with_times([(2, 2, 1_700_000_000_000_000)], time_unit="us"))
+    unix = changes.with_users(
+        with_times([(1, 2, 1_700_000_000)]), with_times([(2, 2, 1_700_000_000_000_000)], time_unit="us")
+    )
     assert (unix.log.times.tolist(), unix.log.time_unit) == ([1_700_000_000] * 2, "s")
     with pytest.raises(DataError, match=r"of one the unit is s, of the other it is not known.*time_unit"):
         changes.with_users(log, with_times([(1, 2, 7)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -206,3 +207,87 @@ def test_metrics_are_stored_in_the_file(tmp_path, world):
         with pytest.raises(ParameterError, match="expected finite numbers by name"):
             model.save(tmp_path / "b.mono", metrics=wrong)
     assert not (tmp_path / "b.mono").exists()
+
+
+def timed_log(times=(9, 3, 5, 5, 1, 2, 8), last_times=None, order=None, unit="s"):
+    dense = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 1, 1]], np.float32)
+    log = mg.Interactions.from_csr(sp.csr_array(dense))
+    arrays = {"times": times, "last_times": last_times}
+    arrays = {name: None if values is None else np.array(values) for name, values in arrays.items()}
+    order = None if order is None else np.array(order, np.int32)
+    return dataclasses.replace(log, **arrays, order=order, time_unit=unit)
+
+
+LAST = (9, 4, 5, 5, 7, 2, 8)
+ORDER = (1, 0, 1, 0, 2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        timed_log(),
+        timed_log(last_times=LAST),
+        timed_log(last_times=LAST, order=ORDER, unit=None),
+        timed_log(np.linspace(0, 1, 7)),
+        timed_log(None, order=ORDER, unit=None),
+        timed_log(None, unit=None),
+    ],
+)
+def test_a_loaded_log_has_its_times_and_its_order(tmp_path, log):
+    mg.EASE(l2=2).fit(log).save(tmp_path / "x.mono")
+    loaded = mg.load(tmp_path / "x.mono").log_
+    assert loaded.time_unit == log.time_unit
+    for name in ("times", "last_times", "order"):
+        before, after = getattr(log, name), getattr(loaded, name)
+        assert (before is None) == (after is None)
+        if before is not None:
+            assert after.dtype == before.dtype
+            np.testing.assert_array_equal(after, before)
+    stored = store.load(tmp_path / "x.mono").tensors
+    assert {name for name in stored if name in ("log.times", "log.last_times", "log.order")} == {
+        f"log.{name}" for name in ("times", "last_times", "order") if getattr(log, name) is not None
+    }
+    assert loaded.has_order == log.has_order
+    if log.has_order:
+        assert loaded.positions.tolist() == log.positions.tolist()
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("times", np.arange(6), "times are not 7"),
+        ("times", np.arange(7, dtype=np.int32), "times are not 7"),
+        ("times", np.array([np.nan] * 7), "times are not 7"),
+        ("times", np.arange(14).reshape(7, 2), "times are not 7"),
+        ("last_times", np.array([np.inf] * 7), "last_times are not 7"),
+        ("last_times", np.zeros(7, np.int64), "last time before the first"),
+        ("order", np.arange(7), "order of events"),
+        ("order", np.arange(8, dtype=np.int32), "order of events"),
+        ("order", -np.ones(7, np.int32), "order of events"),
+        ("unit", "years", "time_unit"),
+        ("unit", 7, "time_unit"),
+    ],
+)
+def test_forged_times_are_an_error(tmp_path, name, values, words, verify):
+    path = tmp_path / "x.mono"
+    mg.EASE(l2=2).fit(timed_log(last_times=LAST, order=ORDER)).save(path)
+    stored = store.load(path)
+    header, tensors = dict(stored.header), {key: np.array(array) for key, array in stored.tensors.items()}
+    if name == "unit":
+        header["time_unit"] = values
+    else:
+        tensors[f"log.{name}"] = values
+    store.save(path, header, tensors)
+    with pytest.raises(ModelFileError, match=words):
+        mg.load(path, verify=verify)
+
+
+def test_last_times_without_times_are_an_error(tmp_path):
+    path = tmp_path / "x.mono"
+    mg.EASE(l2=2).fit(timed_log(last_times=LAST)).save(path)
+    stored = store.load(path)
+    tensors = {key: np.array(array) for key, array in stored.tensors.items() if key != "log.times"}
+    store.save(path, dict(stored.header), tensors)
+    with pytest.raises(ModelFileError, match="last time before the first"):
+        mg.load(path)

@@ -56,7 +56,7 @@ def test_histories_with_rules_get_the_lists_of_the_library(server, model):
 
 def test_reasons_for_too_much_are_refused(model, monkeypatch):
     monkeypatch.setattr(schemas, "SHARES", 19)
-    entry = SimpleNamespace(model=model, weights=lambda _: model.weights_)
+    entry = SimpleNamespace(model=model, weights=lambda _: model.weights_, recency=lambda _: model.recency_rule())
     asked = schemas.Recommend(histories=[["tea", "jam"], ["cup", "what"]], k=6, explain=True)
     assert responses.ListsJob(entry, schemas.Recommend(histories=asked.histories, k=6)).query().k == 6
     assert responses.ListsJob(entry, msgspec.structs.replace(asked, k=5)).query().k == 5

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import httpx
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import monogram as mg
@@ -249,12 +250,36 @@ def test_events_over_http_with_either_database(folder, url, model):
         {"user": "", "item": "tea"}, {"user": " ", "item": "tea"}, {"user": "a\0", "item": "tea"},
         {"user": "a", "item": "tea", "weight": 0}, {"user": "a", "item": "tea", "weight": 1e9}, {"user": "a"},
         {"user": None, "item": "tea"}, {"user": "a", "item": "tea", "more": 1},
+        {"user": "a", "item": "tea", "time": "soon"}, {"user": "a", "item": "tea", "time": 1e30},
+        {"user": "a", "item": "tea", "time": True}, {"user": "a", "item": "tea", "time": "2026-02-30"},
     ],
 )  # fmt: skip
 def test_events_that_could_never_be_applied_are_refused(quiet, event):
     answer = quiet.post("/v1/events", {"events": [{"user": "fine", "item": "tea"}, event]})
     assert answer.status_code == 422
     assert quiet.client.get("/v1/models").json()["models"][0]["updates"]["stored"] == 0
+
+
+def test_events_have_a_place_in_the_order_of_a_log_with_times(tmp_path):
+    days = np.datetime64("2026-01-01") + np.arange(len(pairs()))
+    rows = pa.table({"user": [user for user, _ in pairs()], "item": [item for _, item in pairs()], "when": days})
+    model = mg.DEQL(l2=2, dropout=0.2, half_life="30d").fit(mg.read(rows, time="when", quiet=True))
+    model.save(tmp_path / "shop.mono")
+    events = [("jam", "2026-02-01"), ("cup", None), ("tea", 1767225600000000), ("honey", "2026-03-01T00:00:00Z")]
+    body = [{"user": "zoe", "item": item, "time": time} for item, time in events]
+    asked = {"users": ["zoe"], "with_history": True, "at": "2026-03-01"}
+    for restart in range(2):
+        server = serve(tmp_path)
+        try:
+            if not restart:
+                assert server.post("/v1/events", {"events": body}).json()["seq"] == 4
+            server.wait_for(4, "saved")
+            seen = server.post("/v1/recommend", asked).json()["results"][0]["seen"]
+        finally:
+            server.stop()
+        assert [one["item"] for one in seen] == ["tea", "jam", "honey", "cup"], "cup has the time of its arrival"
+        weights = [0.5 ** (59 / 30), 0.5 ** (28 / 30), 1, 1]
+        assert [one["weight"] for one in seen] == pytest.approx(weights, rel=1e-5)
 
 
 @pytest.fixture(scope="module")

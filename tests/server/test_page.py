@@ -236,7 +236,7 @@ def test_nothing_to_set_before_there_is_a_list(open_page, log):
     expect(page.get_by_role("slider")).to_have_count(0)
     expect(page.locator("#history-title")).to_be_hidden()
     page.locator("#lists .chips button").first.click()
-    expect(page.get_by_role("slider")).to_have_count(1)
+    expect(page.get_by_role("slider")).to_have_count(2)
     expect(page.locator("#history-title")).to_be_visible()
 
 
@@ -244,7 +244,7 @@ def test_the_slider_ranks_anew(open_page, log, service):
     history = items(log, 3)
     page = open_page({"history": history, "model": "deql"})
     expect(page.locator(".list ol > li")).to_have_count(10)
-    page.get_by_role("slider").evaluate("one => { one.value = 2; one.dispatchEvent(new Event('input')); }")
+    page.get_by_label("b: weight of").evaluate("one => { one.value = 2; one.dispatchEvent(new Event('input')); }")
     asked = {"model": "deql", "histories": [history], "parameters": {"b": 2.0}}
     expected = [one["item"] for one in service.post("/v1/recommend", asked).json()["results"][0]["items"]]
     expect(page.locator(".list ol > li > div:nth-child(2) > .name")).to_have_text([str(one) for one in expected])
@@ -301,6 +301,46 @@ def test_a_power_of_popularity_has_a_slider_of_its_own(open_page, log, service):
     press(page, page.get_by_label("b: weight of"), "End")
     assert asked[-1] == {"item_power": -1, "b": 2}
     assert '"item_power":{"deql":-1}' in page.evaluate("decodeURIComponent(location.hash)")
+
+
+def test_recency_has_a_slider_and_the_history_shows_the_weights(open_page, log, service):
+    """The clicks are in order, the oldest first; a moved slider weights them by their age."""
+    history = items(log, 3)
+    page = open_page({"history": history, "model": "deql"})
+    expect(page.locator("#history li .name")).to_have_text([str(item) for item in history])
+    expect(page.get_by_text("The oldest first.")).to_be_visible()
+    expect(page.locator("#history .weight")).to_have_count(0)
+    press(page, page.get_by_label("recency: above 0"), "End")
+    asked = {"model": "deql", "histories": [history], "parameters": {"recency": 2.0}, "with_history": True}
+    (found,) = service.post("/v1/recommend", asked).json()["results"]
+    assert [seen["item"] for seen in found["seen"]] == history
+    expect(page.locator("#history .weight")).to_have_text(["×0.11", "×0.25", "×1"])
+    shown = [str(one["item"]) for one in found["items"]]
+    expect(page.locator(".list ol > li > div:nth-child(2) > .name")).to_have_text(shown)
+    assert '"recency":{"deql":2}' in page.evaluate("decodeURIComponent(location.hash)")
+    page.get_by_role("button", name=re.compile("^Remove ")).first.click()
+    expect(page.locator("#history .weight")).to_have_text(["×0.25", "×1"])
+
+
+def test_clicks_of_a_model_that_measures_ages_in_time_are_of_one_moment(open_page, log, service):
+    page, asked = open_page(), []
+    found = service.client.get("/v1/models/deql").json()
+    found["parameters"] |= {"half_life": "30d"}
+    page.route("**/v1/models/deql", lambda route: route.fulfill(json=found))
+    page.on("request", lambda made: asked.append(made.post_data_json) if made.url.endswith("recommend") else None)
+    page.goto("about:blank")
+    page.goto(f"{service.url}/#{quote(json.dumps({'history': items(log, 2), 'model': 'deql'}))}")
+    expect(page.locator(".list ol > li")).to_have_count(10)
+    assert asked[-1]["histories"] == [[{"item": item, "time": 0} for item in items(log, 2)]]
+
+
+def test_a_known_user_has_the_weights_of_the_log(open_page, log, service):
+    user = max(log.users, key=lambda one: len(log.history(one)))
+    page = open_page({"mode": "user", "user": str(user), "model": "deql", "recency": {"deql": 1}})
+    history = [str(item) for item in log.history(user)]
+    expect(page.locator("#history li .name")).to_have_text(history)
+    expect(page.locator("#history .weight")).to_have_count(len(history))
+    expect(page.locator("#history .weight").last).to_have_text("×1")
 
 
 @pytest.mark.parametrize("width", [1280, 1200, 1024])

@@ -67,7 +67,8 @@ BODY = json.dumps({"users": ["ann"], "k": 1}).encode()
         ({"users": [["ann"]]}, "Expected"),
         ({"users": [1] * 1001}, "length <= 1000"),
         ({"histories": [{"tea": -1}]}, ">= 0"),
-        ({"histories": [["tea"]], "parameters": {"b": "x"}}, "Expected"),
+        ({"histories": [["tea"]], "parameters": {"b": "x"}}, "b = 'x'; expected a number"),
+        ({"histories": [["tea"]], "parameters": {"b": []}}, "Expected"),
     ],
 )
 def test_a_wrong_body_is_422(server, body, words):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.history import advice, parse_history
+from monogram.cli.history import advice, asked_at, with_times
 from monogram.cli.output import print_json, print_stderr, print_table, print_unknown_ids
-from monogram.cli.shared_options import Json
+from monogram.cli.shared_options import AskedAt, Json
 from monogram.cli.suggestions import suggestion
 from monogram.errors import ParameterError, UnknownIdError
 
@@ -21,44 +22,72 @@ def command(
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Explain for this known user.")] = None,
     history: Annotated[
         str | None,
-        typer.Option("--history", metavar="A,B", help='Explain for this history, such as a,b or "a, with comma",b.'),
+        typer.Option(
+            "--history",
+            metavar="A,B",
+            help='Explain for this history, the oldest first, such as a,b or "a, with comma",b.',
+        ),
     ] = None,
+    times: Annotated[
+        str | None,
+        typer.Option(
+            "--times",
+            metavar="A,B",
+            help="Times of the items of --history, one for each: dates, or numbers in the unit of the log's times.",
+        ),
+    ] = None,
+    at: AskedAt = None,
     as_json: Json = False,
 ) -> None:
     """Explain why an item is recommended.
 
-    Shows each item of the history with its exact share of the score; the shares sum to the score.
+    Shows each item of the history with its weight at the time of asking and its exact share of the score; the shares
+    sum to the score.
     """
     from monogram.models.files import load
 
     if (user is None) == (history is None):
         raise ParameterError("neither or both of --user and --history were given; expected --user ID or --history a,b")
-    items = None if history is None else parse_history(history)
+    if times is not None and history is None:
+        raise ParameterError("--times was given without --history; expected both, or --user ID alone")
+    given = None if history is None else with_times([history], [] if times is None else [times])[0]
+    asked = Asked(user, given, item, asked_at(at))
     fitted = load(model)
-    explanation = _explained(fitted, user, items, item)
+    explanation = _explained(fitted, asked)
     unknown = explanation.unknown_items
     print_unknown_ids("items", unknown, advice([history or ""], unknown, fitted.log_.items))
     if as_json:
         print_json(_document(explanation))
     else:
-        print_table(
-            [{"item": EVERYONE if source is None else source, "share": share} for source, share in _pairs(explanation)]
-        )
+        print_table([_shown(row) for row in explanation.rows()])
         print_stderr(f"{explanation.item}: score {explanation.score:.4f}")
 
 
-def _explained(fitted: Any, user: str | None, items: list[str] | None, item: str) -> Any:
+@dataclass(frozen=True)
+class Asked:
+    """An item to explain at a time of asking, for a known user or for a history."""
+
+    user: str | None
+    history: Any
+    item: str
+    at: Any
+
+
+def _explained(fitted: Any, asked: Asked) -> Any:
     """The explanation; the error for an unknown id suggests similar known ids."""
+    log = fitted.log_
     try:
-        return fitted.explain(items, item, user=user)
+        return fitted.explain(asked.history, asked.item, user=asked.user, at=asked.at)
     except UnknownIdError as error:
-        unknown_user = user is not None and user not in fitted.log_.users
-        similar = suggestion([user], fitted.log_.users) if unknown_user else suggestion([item], fitted.log_.items)
+        unknown_user = asked.user is not None and asked.user not in log.users
+        similar = suggestion([asked.user], log.users) if unknown_user else suggestion([asked.item], log.items)
         raise UnknownIdError(f"{error}{similar}") from error
 
 
-def _pairs(explanation: Any) -> list[tuple[Any, float]]:
-    return [(row["item"], row["share"]) for row in explanation.rows()]
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the table; what everyone gets has no weight."""
+    item = EVERYONE if row["item"] is None else row["item"]
+    return {"item": item, "weight": "" if row["weight"] is None else row["weight"], "share": row["share"]}
 
 
 def _document(explanation: Any) -> dict[str, Any]:
@@ -66,6 +95,6 @@ def _document(explanation: Any) -> dict[str, Any]:
         "item": explanation.item,
         "score": explanation.score,
         "base": explanation.base,
-        "shares": [{"item": source, "share": share} for source, share in _pairs(explanation) if source is not None],
+        "shares": [row for row in explanation.rows() if row["item"] is not None],
         "unknown_items": list(explanation.unknown_items),
     }

@@ -127,10 +127,13 @@ def _help(name: str, owners: list[tuple[str, Any]]) -> str:
     meanings: dict[str, list[tuple[str, Any]]] = {}
     for model, parameter in owners:
         meanings.setdefault(parameter.metadata.get("help", name), []).append((model, parameter))
-    return "; ".join(
-        f"{meaning} ({', '.join(model for model, _ in group)}; default {_defaults(group)})"
-        for meaning, group in meanings.items()
-    )
+    return "; ".join(f"{meaning} ({_models(group)}; default {_defaults(group)})" for meaning, group in meanings.items())
+
+
+def _models(group: list[tuple[str, Any]]) -> str:
+    from monogram.models.registry import MODELS
+
+    return "all models" if len(group) == len(MODELS) else ", ".join(model for model, _ in group)
 
 
 def _defaults(group: list[tuple[str, Any]]) -> str:

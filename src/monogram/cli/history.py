@@ -28,6 +28,38 @@ def parse_history(text: str, flag: str = "--history") -> list[str]:
     return [id_ for id_ in lines[0] if id_] if lines else []
 
 
+def with_times(texts: Sequence[str], times: Sequence[str]) -> list[Any]:
+    """The histories of --history; where --times was given, as lists of items with their times.
+
+    Parameters
+    ----------
+    texts, times : values of the flags; without times, or as many as there are histories
+    """
+    if times and len(times) != len(texts):
+        raise ParameterError(
+            f"--times was given {len(times)} times and --history {len(texts)} times; expected --times once for each"
+        )
+    histories: list[Any] = [parse_history(text) for text in texts]
+    for position, text in enumerate(times):
+        moments = [asked_at(moment) for moment in parse_history(text, "--times")]
+        if len(moments) != len(histories[position]):
+            raise ParameterError(
+                f"--times {text!r} has {len(moments)} times for {len(histories[position])} items of --history "
+                f"{texts[position]!r}; expected one for each"
+            )
+        histories[position] = list(zip(histories[position], moments, strict=True))
+    return histories
+
+
+def asked_at(text: str | None) -> Any:
+    """The value of --at: a number, or the text of a date."""
+    if text is None:
+        return None
+    from monogram.cli.protocols import number_or_text
+
+    return number_or_text((int, float), text)
+
+
 def advice(texts: Iterable[str], unknown: Iterable[Any], items: Any) -> str:
     """The end of a message about unknown items: for those of a history, the quoting rule and similar known ids."""
     unknown_ids = set(unknown)

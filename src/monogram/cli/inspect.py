@@ -38,12 +38,21 @@ def _lines(path: str, size: int, header: dict[str, Any]) -> Lines:
     lines += [(f"  {name}", str(value)) for name, value in _part(header, "parameters").items()]
     lines += [(name, f"{header[name]:,}") for name in ("users", "items", "events") if isinstance(header.get(name), int)]
     lines += [(name, str(header[name])) for name in ("weights", "merge") if name in header]
+    lines += [("order of events", _order(header))] if "events" in header else []
     lines += [
         (f"measured: {name}", f"{value:.4f}" if isinstance(value, float) else str(value))
         for name, value in _part(header, "metrics").items()
     ]
     lines += [(f"pruned: {name}", str(value)) for name, value in _part(header, "pruning").items()]
     return lines + _report(_part(header, "report"))
+
+
+def _order(header: dict[str, Any]) -> str:
+    """Whether the log in the file has times or an order, by which the events of a history are weighted."""
+    if header.get("order") == "times":
+        unit = header.get("time_unit")
+        return f"by times, in {unit}" if unit else "by times"
+    return "by rows" if header.get("order") == "rows" else "not known"
 
 
 def _report(report: dict[str, Any]) -> Lines:

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.history import advice, parse_history
+from monogram.cli.history import advice, asked_at, with_times
 from monogram.cli.output import check_output, print_json, print_stderr, print_table, print_unknown_ids, quoted_ids
-from monogram.cli.shared_options import ClusterAddress, Json, Threads
+from monogram.cli.shared_options import AskedAt, ClusterAddress, HistoryTimes, Json, Threads
 from monogram.cli.suggestions import suggestion
 from monogram.cli.table_formats import Format, format_of_name, print_text, text_chunks, write
 from monogram.errors import DataError, ParameterError, UnknownIdError
@@ -32,9 +32,13 @@ def command(
     history: Annotated[
         list[str] | None,
         typer.Option(
-            "--history", metavar="A,B", help='Items of a history, such as a,b or "a, with comma",b; may be repeated.'
+            "--history",
+            metavar="A,B",
+            help='Items of a history in order, the oldest first, such as a,b or "a, with comma",b; may be repeated.',
         ),
     ] = None,
+    times: HistoryTimes = None,
+    at: AskedAt = None,
     k: Annotated[int, typer.Option("-k", metavar="N", help="Number of items in each list.")] = 10,
     allow: Annotated[
         str | None,
@@ -74,6 +78,7 @@ def command(
     if user and history:
         raise ParameterError("both --user and --history were given; expected one of them, or neither for all users")
     rules: dict[str, Any] = {"k": k, "allow": None, "deny": None, "exclude_seen": not keep_seen, "threads": threads}
+    rules["at"] = asked_at(at)
     if output is not None and (output.endswith(("/", "\\")) or Path(output).is_dir()):
         if user or history or form not in (None, Format.parquet):
             raise ParameterError(
@@ -88,7 +93,7 @@ def command(
     chosen = choose_format(form, output, as_json)
     if output is not None:
         check_output(output, model, allow, deny)
-    histories = [parse_history(text) for text in history or ()]
+    histories = with_times(history or [], times or [])
     rules |= {"allow": read_ids(allow), "deny": read_ids(deny)}
     complete = verify or not (user or history) or _size(model) <= VERIFIED
     request = Request(load(model, verify=complete), user or [], history or [], histories, rules)
@@ -160,7 +165,7 @@ class Request:
     model: Any
     users: list[str]
     texts: list[str]  # the histories as written on the command line
-    histories: list[list[str]]
+    histories: list[Any]
     rules: dict[str, Any]
     rows: int = 0
     unknown_users: list[Any] = field(default_factory=list)
@@ -200,13 +205,15 @@ class Request:
 
         from monogram import ranking
 
-        log = self.model.log_
+        log, recency = self.model.log_, self.model.recency_rule()
+        rules = dict(self.rules)
+        at = rules.pop("at")
         end = min(most or log.n_users, log.n_users)
-        batch = max(1, min(BATCH_USERS, BATCH_ROWS // max(1, self.rules["k"])))
+        batch = max(1, min(BATCH_USERS, BATCH_ROWS // max(1, rules["k"])))
         for start in range(0, end, batch):
-            at = np.arange(start, min(start + batch, end))
-            rows = ranking.training_histories(at, log, self.model.recency_rule())
-            yield ranking.recommend(self.model.weights_, rows, log.items, **self.rules)
+            rows = np.arange(start, min(start + batch, end))
+            histories = ranking.training_histories(rows, log, recency, at)
+            yield ranking.recommend(self.model.weights_, histories, log.items, **rules)
 
     def print_problems(self) -> None:
         """Print to stderr the unknown ids and the empty histories."""

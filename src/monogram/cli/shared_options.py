@@ -33,4 +33,22 @@ ClusterAddress = Annotated[
         help="Dask scheduler, tcp://host:port; or local or local:N to start one.",
     ),
 ]
+AskedAt = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="Time of asking, from which the ages of events count: a date such as 2026-05-01, or a number in the unit "
+        "of the log's times; by default the time of the latest event.",
+    ),
+]
+HistoryTimes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--times",
+        metavar="A,B",
+        help="Times of the items of --history, one for each: dates, or numbers in the unit of the log's times; may be "
+        "repeated, once for each history.",
+    ),
+]
 Memory = Annotated[str | None, typer.Option("--memory", help="Memory budget of a fit, such as '8 GB'.")]

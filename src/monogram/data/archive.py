@@ -146,7 +146,9 @@ def is_sessions(archive: Archive) -> bool:
     return {"user", "item", "n_train_users"} <= set(archive.names) and "timestamp" not in archive.names
 
 
-def _log(archive: Archive, names: ColumnNames, time_unit: str | None, merge: Merge | None, tally: Tally) -> Interactions:
+def _log(
+    archive: Archive, names: ColumnNames, time_unit: str | None, merge: Merge | None, tally: Tally
+) -> Interactions:
     merge = merge or ("binary" if names.weight is None else "sum")
     shape = archive.shape()
     users, items = archive.get(names.user, "iu"), archive.get(names.item, "iu")
@@ -169,9 +171,7 @@ def _log(archive: Archive, names: ColumnNames, time_unit: str | None, merge: Mer
     if len(users) == 0 or (keep is not None and not keep.any()):
         raise tally.nothing_left()
     kept = [None if array is None else (array if keep is None else array[keep]) for array in (weights, times)]
-    codes = [
-        (values if keep is None else values[keep]).astype(np.int32, copy=False) for values in (users, items)
-    ]
+    codes = [(values if keep is None else values[keep]).astype(np.int32, copy=False) for values in (users, items)]
     notes = notes_of_order(names)
     in_order = names.ordered
     if names.time is None and not in_order and is_sessions(archive) and _in_order(*codes):

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from monogram import store
 from monogram.data.interactions import Interactions
+from monogram.data.parts import timing
 from monogram.data.vocabulary import Vocabulary
 from monogram.engine.inverse import local
 from monogram.errors import DataError, ModelFileError, MonogramError, StorageError
@@ -98,20 +99,50 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def log_tensors(log: Interactions) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A log as entries of the header and arrays."""
+    """A log as entries of the header and arrays; times and order where it has them."""
     matrix = log.matrix
-    header = {"merge": log.merge, "users": log.n_users, "items": log.n_items, "events": log.n_events}
+    header: dict[str, Any] = {"merge": log.merge, "users": log.n_users, "items": log.n_items, "events": log.n_events}
     tensors = {"log.pointers": matrix.indptr, "log.items": matrix.indices, "log.weights": matrix.data}
     tensors |= {
         name: np.frombuffer(ids.to_bytes(), np.uint8) for name, ids in (("users", log.users), ("items", log.items))
     }
-    return header, tensors
+    if log.time_unit is not None:
+        header["time_unit"] = log.time_unit
+    if log.has_order:
+        header["order"] = "rows" if log.times is None else "times"  # for `inspect`
+    arrays = {f"log.{name}": values for name, values in timing(log, slice(None)).items() if values is not None}
+    return header, tensors | arrays
 
 
 def log_from(header: dict[str, Any], tensors: dict[str, Any]) -> Interactions:
     """The log stored in a file."""
     users, items = (Vocabulary.from_bytes(tensors[name].tobytes()) for name in ("users", "items"))
-    return Interactions(_matrix(header, tensors), users, items, None, header["merge"])
+    matrix = _matrix(header, tensors)
+    arrays = {name: _times(tensors, name, matrix.nnz) for name in ("times", "last_times")}
+    if arrays["last_times"] is not None and (
+        arrays["times"] is None or not (arrays["last_times"] >= arrays["times"]).all()
+    ):
+        raise DataError("its training data has a last time before the first")
+    order, unit = _order(tensors, matrix.nnz), header.get("time_unit")
+    return Interactions(matrix, users, items, merge=header["merge"], order=order, time_unit=unit, **arrays)
+
+
+def _times(tensors: dict[str, Any], name: str, size: int) -> Any:
+    times = tensors.get(f"log.{name}")
+    if times is None:
+        return None
+    if times.shape != (size,) or times.dtype not in (np.int64, np.float64) or not finite(times):
+        raise DataError(f"its {name} are not {size} finite numbers of 64 bits, one for each event")
+    return times
+
+
+def _order(tensors: dict[str, Any], size: int) -> Any:
+    order = tensors.get("log.order")
+    if order is None:
+        return None
+    if order.shape != (size,) or order.dtype != np.int32 or (size and order.min() < 0):
+        raise DataError(f"its order of events is not {size} numbers of 32 bits of at least 0, one for each event")
+    return order
 
 
 def load(path: str | Path, *, verify: bool = True, models: Iterable[type[Recommender]] = ()) -> Recommender:

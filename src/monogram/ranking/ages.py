@@ -7,7 +7,6 @@ history, or to the time of asking. It is measured in the unit of a recency.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any
 
@@ -15,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
-from monogram.data.options import moment
-from monogram.data.spans import SECONDS, in_unit_of
+from monogram.data.moments import moment_in
+from monogram.data.spans import in_unit_of
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.errors import ParameterError
 from monogram.ranking.events import EVENT_FORM
@@ -24,7 +23,6 @@ from monogram.ranking.ids import as_python, short_repr
 from monogram.ranking.recency import Recency
 
 FEW = 256  # users up to whom the order of their events is computed without that of all events of the log
-LATEST = 2**63  # a time is a 64-bit number
 SMALLEST = float(np.finfo(np.float32).tiny)  # of a weight: a weight of 0 would be no event
 
 
@@ -147,35 +145,6 @@ def _moments(values: Any, log: Interactions, subject: str) -> NDArray[Any]:
     return np.asarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
 
 
-def _moment(value: Any, log: Interactions, subject: str) -> Any:
+def _moment(value: Any, log: Interactions, subject: str) -> int | float:
     """A time of a caller, a date or a number, in the unit of the log's times."""
-    value = _utc(as_python(value))
-    try:
-        number = moment(value)
-    except ParameterError:
-        number = np.nan
-    if not -LATEST < number < LATEST:
-        raise ParameterError(
-            f"{subject.format(short_repr(value))}; expected a date such as '2025-06-01', or a number in the unit of "
-            "the log's times"
-        )
-    if not isinstance(value, str | date | np.datetime64) or log.latest is None:
-        return number
-    unit = log.unit_of_times
-    if unit is None:
-        raise ParameterError(
-            f"{subject.format(short_repr(value))}, a date, but the times of the log are numbers in an unknown unit; "
-            "give a number, or name the unit when the log is read"
-        )
-    return number * 1000 if unit == "ns" else number if unit == "us" else number / (SECONDS[unit] * 1e6)
-
-
-def _utc(value: Any) -> Any:
-    """A date with a time zone as the date in UTC; anything else unchanged."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:  # such as "2025-06", which NumPy reads
-            return value
-    aware = isinstance(value, datetime) and value.tzinfo is not None
-    return value.astimezone(UTC).replace(tzinfo=None) if aware else value
+    return moment_in(log, as_python(value), subject)

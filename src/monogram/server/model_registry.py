@@ -52,16 +52,22 @@ class ServedModel:
 
     def weights(self, parameters: dict[str, Any]) -> Weights:
         """The weights of the model, or under changed parameters; a few of the latter are cached."""
-        if not parameters:
+        self.recency(parameters)
+        head = {name: value for name, value in parameters.items() if name not in live.RECENCY}
+        if not head:
             return self.model.weights_
-        key = tuple(sorted((name, type(value), value) for name, value in parameters.items()))
+        key = tuple(sorted((name, type(value), value) for name, value in head.items()))
         weights = self._heads.get(key)
         if weights is None:
-            weights = live.weights(self.model, parameters)
+            weights = live.weights(self.model, head)
             if len(self._heads) >= HEADS:
                 self._heads = {}
             self._heads[key] = weights
         return weights
+
+    def recency(self, parameters: dict[str, Any]) -> ranking.Recency:
+        """The recency of the model, or under changed parameters."""
+        return live.recency(self.model, parameters)
 
     def count_calls(self, calls: list[ranking.KernelCall]) -> None:
         """Add kernel calls to the metrics."""

@@ -12,6 +12,8 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
+from monogram.data.interactions import Interactions
+from monogram.data.moments import moment_in
 from monogram.errors import ParameterError
 from monogram.models import live
 from monogram.server.http import schemas
@@ -140,13 +142,7 @@ class Handlers:
         self._refresher()
         query = await read(request, schemas.Events)
         log = self.registry.get().model.log_
-        changes = [
-            LogChange(
-                _id(event.user, log.users, "user", at), _id(event.item, log.items, "item", at), event.weight, event.time
-            )
-            for at, event in enumerate(query.events)
-        ]
-        return await self._stored(changes)
+        return await self._stored([_change(event, log, position) for position, event in enumerate(query.events)])
 
     async def forget(self, request: Request) -> Response:
         """Forget a user: stored durably; the model and its file are updated in the background."""
@@ -205,6 +201,14 @@ class Handlers:
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
         """Run a function in a worker thread, so that the event loop stays free."""
         return await asyncio.get_running_loop().run_in_executor(self.registry.pool, partial(function, *arguments))
+
+
+def _change(event: schemas.Event, log: Interactions, position: int) -> LogChange:
+    """An event as it is stored: ids as text, a date as a number in the unit of the log's times."""
+    user = _id(event.user, log.users, "user", position)
+    item = _id(event.item, log.items, "item", position)
+    time = None if event.time is None else moment_in(log, event.time, f"the time of event {position} is {{}}")
+    return LogChange(user, item, event.weight, time)
 
 
 def _id(value: Any, ids: Any, column: str, position: int) -> str:

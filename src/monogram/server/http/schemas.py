@@ -11,20 +11,38 @@ ROWS, HISTORY, ITEMS, EVENTS, REASONS, TOP = 1_000, 10_000, 10_000, 10_000, 100,
 EXPLAINED = 10_000  # most lists times k with explain
 SHARES = 4_000_000  # most entries of the histories times k with explain
 LONGEST_ID = 10_000
+LONGEST_DATE = LONGEST_SPAN = 40
 
 Text = Annotated[str, Meta(max_length=LONGEST_ID)]
 # Larger integers can be sent as text.
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Id = Text | Whole
+Weight = Annotated[float, Meta(ge=0)]
+# A number in the unit of the times of the model's log, or an ISO date such as "2026-05-01T12:00:00".
+Moment = Annotated[float, Meta(gt=-(2**63), lt=2**63)] | Annotated[str, Meta(max_length=LONGEST_DATE)]
+
+
+class Entry(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """An event of a history. Either all events of a history have a time, or none has."""
+
+    item: Id
+    weight: Weight = 1.0
+    time: Moment | None = None
+
+
 History = (
-    Annotated[list[Id], Meta(max_length=HISTORY, description="Item ids")]
-    | Annotated[dict[Text, Annotated[float, Meta(ge=0)]], Meta(max_length=HISTORY, description="Item id → weight")]
+    Annotated[
+        list[Id | Entry],
+        Meta(max_length=HISTORY, description="Item ids, or objects with an item, the oldest first"),
+    ]
+    | Annotated[dict[Text, Weight], Meta(max_length=HISTORY, description="Item id → weight, the oldest first")]
 )
 Users = Annotated[list[Id], Meta(min_length=1, max_length=ROWS)]
 Histories = Annotated[list[History], Meta(min_length=1, max_length=ROWS)]
 Rule = Annotated[list[Id], Meta(max_length=ITEMS)]
 K = Annotated[int, Meta(ge=1, le=TOP)]
-Changed = dict[str, float | bool]
+# Live parameters of a model by name; half_life may be a text such as "30d", or null for none.
+Changed = dict[str, float | bool | Annotated[str, Meta(max_length=LONGEST_SPAN)] | None]
 
 
 class ModelRequest(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -34,10 +52,14 @@ class ModelRequest(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_on
 
 
 class Recommend(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Rank items for known users or for histories: exactly one of the two; `parameters` hold for this query."""
+    """Rank items for known users or for histories: exactly one of the two; `parameters` hold for this query.
+
+    `at` is the time of asking, from which the ages of events count; by default that of the latest event.
+    """
 
     users: Users | UnsetType = UNSET
     histories: Histories | UnsetType = UNSET
+    at: Moment | None = None
     k: K = 10
     allow: Rule | None = None
     deny: Rule | None = None
@@ -61,6 +83,7 @@ class Explain(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_o
     item: Id
     user: Id | UnsetType = UNSET
     history: History | UnsetType = UNSET
+    at: Moment | None = None
     top: Annotated[int, Meta(ge=1, le=HISTORY)] = 10
     parameters: Changed = {}
 
@@ -71,16 +94,17 @@ class Score(ModelRequest, forbid_unknown_fields=True, omit_defaults=True, kw_onl
     items: Annotated[list[Id], Meta(min_length=1, max_length=ITEMS)]
     users: Users | UnsetType = UNSET
     histories: Histories | UnsetType = UNSET
+    at: Moment | None = None
     parameters: Changed = {}
 
 
 class Event(Struct, forbid_unknown_fields=True):
-    """A user used an item. The time is stored; it does not change the model."""
+    """A user used an item. Without a time the event has the time at which the server received it."""
 
     user: Id
     item: Id
     weight: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
-    time: float | None = None
+    time: Moment | None = None
 
 
 class Events(Struct, forbid_unknown_fields=True):
@@ -98,11 +122,12 @@ class ItemSearch(Struct, forbid_unknown_fields=True):
     offset: Annotated[int, Meta(ge=0, le=2**31)] = 0
 
 
-class Share(Struct):
-    """What an item of the history adds to a score; item null is the part that does not depend on the history."""
+class Share(Struct, omit_defaults=True):
+    """What an item of the history adds to a score, and its weight; item null is the part that no history changes."""
 
     item: Any
     share: float
+    weight: float | UnsetType = UNSET
 
 
 class Ranked(Struct, omit_defaults=True):
@@ -116,7 +141,7 @@ class Ranked(Struct, omit_defaults=True):
 
 
 class Seen(Struct, omit_defaults=True):
-    """One item of a history."""
+    """One item of a history, with its weight at the time of asking; the oldest first where there is an order."""
 
     item: Any
     weight: float

@@ -89,7 +89,7 @@ const plain = (value) => (typeof value === "number" ? number(value, 4) : Array.i
 
 export function about(card, open) {
   const lines = [
-    ...Object.entries(card.parameters).map(([name, value]) => [name, plain(value)]),
+    ...Object.entries(card.parameters).map(([name, value]) => [name, value === null ? null : plain(value)]),
     ...FACTS.map(([name, of]) => [name, of(card)]),
     ...Object.entries(card.metrics ?? {}).map(([name, value]) => [name, plain(value)]),
   ].filter(([, value]) => value !== null && value !== "");

@@ -1,19 +1,20 @@
 // The page: one state object, rendered again after each change. The URL holds the state, so that a link shows the same lists.
 import * as api from "./api.js";
-import { $, h, later, titleOf, newestOnly } from "./dom.js";
+import { $, h, later, number, titleOf, newestOnly } from "./dom.js";
 import * as lists from "./lists.js";
 import { former, place, wait } from "./place.js";
 import { search } from "./search.js";
 
 const K = 10, STEP = 0.01;
-const state = { model: null, other: null, mode: "history", history: [], user: "", b: {}, item_power: {} };
+const state = { model: null, other: null, mode: "history", history: [], user: "", b: {}, item_power: {}, recency: {} };
 const LIVE = { // parameters that need no new fit: description, and range of the slider
   b: { words: "weight of the entries that dropout kept, against those it removed", range: (first) => [0, Math.max(2, Math.ceil(first))] },
   item_power: { words: "above 0 favours popular items, below 0 the others", range: (first) => [Math.min(-1, Math.floor(first)), Math.max(1, Math.ceil(first))] },
+  recency: { words: "above 0 the older an event of the history is, the less it counts", range: (first) => [0, Math.max(2, Math.ceil(first))] },
 };
 const cards = new Map(), titles = new Map();
 const newSignal = newestOnly(), newSimilarSignal = newestOnly();
-let models = [], popular = null, seen = { user: "", items: [] };
+let models = [], popular = null, weights = new Map(), seen = { user: "", items: [] };
 
 const announce = (text) => { $("announcer").textContent = text; };
 const shown = () => [state.model, state.other].filter((name) => name !== null);
@@ -56,18 +57,24 @@ function drawWho() {
   $("user").value = state.user;
   $("clear").hidden = known;
   if (known) drawHistory(seen.items, false);
-  else drawHistory(state.history.map((item) => ({ item, columns: titles.get(item) })), true);
+  else drawHistory(state.history.map((item) => ({ item, columns: titles.get(item), weight: weights.get(item) })), true);
 }
+
+// The weights of the events, where they differ: next to each the factor with which it counts.
+const weighted = (items) => new Set(items.map((item) => item.weight).filter((weight) => weight !== undefined)).size > 1;
 
 function drawHistory(items, removable) {
   const buttons = () => [...$("history").querySelectorAll("button")];
   const focused = buttons().indexOf(document.activeElement);
+  const differ = weighted(items);
   $("history").replaceChildren(...items.map((item) => h("li", { class: removable ? null : "still" },
     h("span", { class: "name" }, titleOf(item)),
+    differ && item.weight !== undefined ? h("span", { class: "weight", title: "Weight of this event" }, `×${number(item.weight, 2)}`) : null,
     removable ? h("button", { type: "button", "aria-label": `Remove ${titleOf(item)}`, onclick: () => remove(item.item) }, "✕") : null)));
   $("history").removeAttribute("tabindex");
   if (!removable) $("history").tabIndex = 0; // the list may scroll and has no control that takes the focus
   $("used").hidden = items.length === 0;
+  $("history-order").hidden = !removable && !("recency" in (cards.get(state.model)?.live ?? {})); // no order is known
   if (focused >= 0) (buttons()[Math.min(focused, items.length - 1)] ?? $("query")).focus();
 }
 
@@ -76,6 +83,12 @@ const liveParameters = (name) => Object.keys(LIVE).filter((parameter) => paramet
 function drawSliders() {
   const wanted = shown().filter((name) => liveParameters(name).length);
   $("sliders").replaceChildren(...wanted.flatMap((name) => liveParameters(name).map((parameter) => slider(name, parameter, wanted.length > 1))));
+}
+
+function fitted(name, parameter) {
+  const { [parameter]: own, half_life: halfLife } = cards.get(name).live;
+  if (parameter === "recency" && halfLife != null) return `Fitted with a half-life of ${halfLife}, which it replaces.`;
+  return `Fitted ${own === null ? "without it" : `with ${own}`}.`;
 }
 
 function slider(name, parameter, several) {
@@ -92,7 +105,7 @@ function slider(name, parameter, several) {
   return h("div", { class: "slider" },
     h("label", { for: id }, `${several ? `${parameter} of ${name}` : parameter}: ${LIVE[parameter].words}`),
     h("input", { type: "range", id, min: String(least), max: String(most), step: String(STEP), value: String(value), oninput: move }), out,
-    h("p", { class: "note" }, `Fitted ${own === null ? "without it" : `with ${own}`}. The list changes at once, without a new fit.`));
+    h("p", { class: "note" }, `${fitted(name, parameter)} The list changes at once, without a new fit.`));
 }
 
 function drawModels() {
@@ -110,8 +123,16 @@ function changed(name) {
   return moved.length ? { parameters: Object.fromEntries(moved) } : {};
 }
 
+// Whether the model measures the age of events in time, not in events: the clicks of this page are of one moment.
+function agesInTime(name) {
+  const { half_life: halfLife, recency_unit: unit } = cards.get(name)?.parameters ?? {};
+  const span = name in state.recency ? unit : halfLife ?? unit;
+  return span !== undefined && !span.endsWith("event") && !span.endsWith("events");
+}
+
 function requestFor(name) {
-  const subject = state.mode === "user" ? { users: [state.user] } : { histories: [state.history] };
+  const clicked = agesInTime(name) ? state.history.map((item) => ({ item, time: 0 })) : state.history;
+  const subject = state.mode === "user" ? { users: [state.user] } : { histories: [clicked] };
   return { model: name, ...subject, k: K, explain: 100, with_history: true, ...changed(name) };
 }
 
@@ -160,6 +181,7 @@ function fail(error, again) {
 function learn(answers) {
   const list = answers.find((answer) => answer.results?.length)?.results[0];
   for (const item of list?.seen ?? []) if (item.columns) titles.set(item.item, item.columns);
+  if (list) weights = new Map((list.seen ?? []).map((item) => [item.item, item.weight]));
   const same = seen.user === state.user && answers.some((answer) => answer instanceof Error);
   if (state.mode === "user" && (list || !same)) seen = { user: state.user, items: list?.seen ?? [] };
   drawWho();

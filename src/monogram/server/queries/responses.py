@@ -14,6 +14,8 @@ from msgspec import UNSET
 
 from monogram import ranking
 from monogram.data.interactions import Interactions
+from monogram.data.moments import moment_in
+from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.errors import ParameterError, UnknownIdError
 from monogram.ranking import Histories, Query, RankedLists, Rules
 from monogram.server.http import schemas
@@ -50,7 +52,7 @@ class ListsJob:
         weights = self.served.weights(request.parameters)
         if isinstance(request, schemas.Similar):
             return Query(ranking.item_histories(request.items, log), weights, request.k)
-        histories = requested_histories(request.users, request.histories, log)
+        histories = requested_histories(self.served, request, request.users, request.histories)
         entries = int(histories.pointers[-1])
         if self.reasons and entries * request.k > schemas.SHARES:
             raise ParameterError(
@@ -86,16 +88,32 @@ class ListsJob:
         history = query.histories.row_matrix(row)
         ids = _ids(history.indices, self.served.model.log_)
         for index, item in zip(indices, ranked, strict=True):
-            item.because = _largest(ranking.shares(query.weights, history, index), ids, self.reasons)
+            shares = ranking.shares(query.weights, history, index)
+            item.because = _largest(shares, ids, history.data, self.reasons)
 
     def _seen(self, histories: Histories, row: int) -> list[schemas.Seen]:
         span = histories.span(row)
-        indices = histories.items[span].tolist()
-        weights = histories.weights[span].tolist()
+        order = self._oldest_first(histories, row)
+        indices = histories.items[span][order].tolist()
+        weights = histories.weights[span][order].tolist()
         return [
             schemas.Seen(id_, weight, self.served.catalogue.columns(index))
             for id_, weight, index in zip(_ids(indices, self.served.model.log_), weights, indices, strict=True)
         ]
+
+    def _oldest_first(self, histories: Histories, row: int) -> Indices:
+        """The places of a row's entries from the oldest to the latest; as they are where there is no order."""
+        log, request = self.served.model.log_, self.request
+        items = histories.items[histories.span(row)]
+        label = int(histories.label_index[row])
+        if self.label == "history":
+            ids, _, times = given_history(request.histories[label], label, log)  # type: ignore[union-attr,index]
+            used = log.items.index(ids)
+            used = used if times is None else used[np.argsort(times, kind="stable")]
+        else:
+            used = _used(label, log)
+        last = dict(zip(used.tolist(), range(len(used)), strict=True))
+        return np.argsort([last.get(item, -1) for item in items.tolist()], kind="stable")
 
 
 def rank_all(served: ServedModel, jobs: Sequence[ListsJob], threads: int) -> Callable[[], list[Any]]:
@@ -130,7 +148,7 @@ def score(served: ServedModel, request: schemas.Score, threads: int) -> bytes:
     """The answer of /v1/score."""
     label = "user" if first_is_set(request.users, request.histories, "users", "histories") else "history"
     log = served.model.log_
-    histories = requested_histories(request.users, request.histories, log)
+    histories = requested_histories(served, request, request.users, request.histories)
     index = log.items.index(request.items)
     table = ranking.score(served.weights(request.parameters), histories, index, threads)
     results = [
@@ -147,14 +165,14 @@ def explain(served: ServedModel, request: schemas.Explain) -> bytes:
     by_user = first_is_set(request.user, request.history, "user", "history")
     users, contents = ([request.user], UNSET) if by_user else (UNSET, [request.history])
     log = served.model.log_
-    histories = requested_histories(users, contents, log)
+    histories = requested_histories(served, request, users, contents)
     if histories.unknown_users:
         name = ranking.shorten(request.user)
         raise UnknownIdError(f"user {name!r} is not one of the {log.n_users:,} users this model knows")
     index = ranking.item_index(request.item, log.items)
     history = histories.row_matrix(0)
     shares = ranking.shares(served.weights(request.parameters), history, index)
-    largest = _largest(shares, _ids(history.indices, log), history.nnz + 1)
+    largest = _largest(shares, _ids(history.indices, log), history.data, history.nnz + 1)
     shown = [share for share in largest if share.item is not None][: request.top]
     remainder = shares.score - shares.base - sum(share.share for share in shown)
     return schemas.encode(
@@ -171,11 +189,22 @@ def explain(served: ServedModel, request: schemas.Explain) -> bytes:
     )
 
 
-def _largest(shares: ranking.Shares, ids: list[Any], number: int) -> list[schemas.Share]:
-    """The largest shares of a score by item id; item None is the base, which no history changes."""
+def _largest(shares: ranking.Shares, ids: list[Any], weights: Any, number: int) -> list[schemas.Share]:
+    """The largest shares of a score by item id, with the weights of the items; None is the base, without a weight."""
     return [
-        schemas.Share(None if position is None else ids[position], share) for position, share in shares.largest(number)
+        schemas.Share(None, share)
+        if position is None
+        else schemas.Share(ids[position], share, float(weights[position]))
+        for position, share in shares.largest(number)
     ]
+
+
+def _used(row: int, log: Interactions) -> Indices:
+    """The items of a user of the log from the oldest to the latest; as they are stored where there is no order."""
+    span = slice(log.matrix.indptr[row], log.matrix.indptr[row + 1])
+    key = log.latest if log.order is None else log.order
+    items: Indices = log.matrix.indices[span]
+    return items if key is None else items[np.argsort(key[span], kind="stable")]
 
 
 def _ids(indices: list[int] | np.ndarray[Any, Any], log: Interactions) -> list[Any]:
@@ -183,18 +212,42 @@ def _ids(indices: list[int] | np.ndarray[Any, Any], log: Interactions) -> list[A
     return log.items.ids(indices) if len(indices) else []
 
 
-def requested_histories(users: Any, histories: Any, log: Interactions) -> Histories:
-    """The rows of a request: of the users, or of the histories, whichever is set."""
+Timed = schemas.Recommend | schemas.Score | schemas.Explain
+
+
+def requested_histories(served: ServedModel, request: Timed, users: Any, histories: Any) -> Histories:
+    """The rows of a request: of the users, or of the histories, whichever is set, with the weights of the recency."""
+    log, recency = served.model.log_, served.recency(request.parameters)
+    at = None if request.at is None else moment_in(log, request.at)
     if histories is UNSET:
-        return ranking.user_histories(users, log)
-    return ranking.merged_histories([_ids_and_weights(history) for history in histories], log)
+        return ranking.user_histories(users, log, recency, at)
+    contents = [given_history(history, position, log) for position, history in enumerate(histories)]
+    return ranking.merged_histories(contents, log, recency, at)
 
 
-def _ids_and_weights(history: list[Any] | dict[Any, float]) -> Any:
-    """A decoded history in the form that `merged_histories` takes; the schemas have checked it."""
+def given_history(history: list[Any] | dict[Any, float], position: int, log: Interactions) -> Any:
+    """A decoded history as ids, weights and times, each None where all are left out; the schemas have checked it."""
     if isinstance(history, dict):
         return list(history), np.fromiter(history.values(), np.float64, len(history)), None
-    return history, None, None
+    if not any(type(entry) is schemas.Entry for entry in history):
+        return history, None, None
+    entries = [entry if type(entry) is schemas.Entry else schemas.Entry(entry) for entry in history]
+    weights = np.array([entry.weight for entry in entries], np.float64)
+    return [entry.item for entry in entries], weights, _times(entries, position, log)
+
+
+def _times(entries: list[schemas.Entry], position: int, log: Interactions) -> Float64 | None:
+    """The times of the events of a history; an error where some have one and others have none."""
+    given = [entry.time for entry in entries if entry.time is not None]
+    if not given:
+        return None
+    if len(given) < len(entries):
+        raise ParameterError(
+            f"history {position} has a time for {len(given):,} of its {len(entries):,} events; "
+            "expected a time for each of them, or for none"
+        )
+    subject = f"history {position} has the time {{}}"
+    return np.array([moment_in(log, time, subject) for time in given], np.float64)
 
 
 def first_is_set(left: Any, right: Any, first: str, second: str) -> bool:

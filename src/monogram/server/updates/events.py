@@ -32,13 +32,20 @@ TABLES = (
 
 @dataclass(frozen=True)
 class LogChange:
-    """An event or, without an item, a request to forget the user; `seq` is its number, set when it is stored."""
+    """An event or, without an item, a request to forget the user.
+
+    Parameters
+    ----------
+    time : of the event, in the unit of the times of the model's log; None where the client gave none
+    seq, received : its number, and seconds since 1970 on arrival; both are set when it is stored
+    """
 
     user: str
     item: str | None = None
     weight: float = 1.0
     time: float | None = None
     seq: int = 0
+    received: float = 0.0
 
 
 class EventStore:
@@ -96,7 +103,7 @@ class EventStore:
     def since(self, seq: int, most: int = 100_000) -> list[LogChange]:
         """The changes after a number, in order; at most `most` of them."""
         rows = self._reads.run(
-            "SELECT user_id, item, weight, time, seq FROM monogram_events WHERE seq > ? ORDER BY seq LIMIT ?",
+            "SELECT user_id, item, weight, time, seq, received FROM monogram_events WHERE seq > ? ORDER BY seq LIMIT ?",
             (seq, most),
         )
         return [LogChange(*row) for row in rows]

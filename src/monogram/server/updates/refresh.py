@@ -22,10 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-import scipy.sparse as sp
-
 from monogram import store as store_
-from monogram.data.interactions import Interactions
 from monogram.errors import ModelFileError, MonogramError, StorageError
 from monogram.models import files, updates
 from monogram.models.change import UpdateOptions
@@ -33,6 +30,7 @@ from monogram.server import logs
 from monogram.server.http import schemas
 from monogram.server.model_registry import ModelRegistry, stamp
 from monogram.server.updates.admission import Admission, Ticket
+from monogram.server.updates.event_log import as_log
 from monogram.server.updates.events import NO_LIMIT, EventStore, LogChange
 
 if TYPE_CHECKING:
@@ -230,21 +228,8 @@ def changed(model: Recommender, changes: list[LogChange], threads: int) -> tuple
     fresh = cast("FullRank", copy.copy(model))
     options = UpdateOptions(threads=threads, on_large="refit")  # a served model follows every event
     if events:
-        updates.exchange_users(fresh, known, _log(events, model.log_), options)
+        updates.exchange_users(fresh, known, as_log(events, model.log_), options)
     else:
         updates.forget_users(fresh, known, options)
     fresh.weights_.seal()  # read-only, as in a mapped file: the kernels are compiled for that
     return fresh, bool(known)
-
-
-def _log(events: list[LogChange], log: Interactions) -> Interactions:
-    """Events as a log, with the merge rule and the kinds of ids of another log."""
-    users: dict[str, int] = {}
-    items: dict[str, int] = {}
-    places = [
-        (users.setdefault(event.user, len(users)), items.setdefault(str(event.item), len(items))) for event in events
-    ]
-    rows, columns = zip(*places, strict=True)
-    matrix = sp.coo_array(([event.weight for event in events], (rows, columns)), shape=(len(users), len(items))).tocsr()
-    ids = [log.users.same_kind(id_) for id_ in users], [log.items.same_kind(id_) for id_ in items]
-    return Interactions.from_csr(matrix, *ids, merge=log.merge)
