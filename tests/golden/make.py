@@ -77,7 +77,7 @@ def answers(model):
         "histories": model.recommend(histories=histories, k=7, deny=items[10:12]).rows(),
         "similar": model.similar(items[:3], k=4).rows(),
         "scores": scores,
-        "explained": [one.rows() for one in explained],
+        "explained": [[{"item": row["item"], "share": row["share"]} for row in one.rows()] for one in explained],
     }
 
 

@@ -154,8 +154,8 @@ def explain(weights: Weights, histories: Histories, item: Any, items: Vocabulary
     history = histories.row_matrix(0)
     item_shares = shares(weights, history, index)
     pairs = zip(items.ids(history.indices), item_shares.values.tolist(), strict=True)
-    counted = tuple(history.data.astype(np.float64).tolist())
-    return Explanation(items[index], tuple(pairs), item_shares.base, histories.unknown_items, counted)
+    of_events = tuple(history.data.astype(np.float64).tolist())
+    return Explanation(items[index], tuple(pairs), item_shares.base, histories.unknown_items, of_events)
 
 
 def item_index(item: Any, items: Vocabulary) -> int:
