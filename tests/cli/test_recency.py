@@ -153,7 +153,7 @@ def test_the_help_has_the_parameters_of_every_model_once(program, command):
     text = " ".join(program(command, "--help").out.replace("│", " ").split())
     for flag in ("--recency", "--recency-unit", "--half-life", "--decay", "--decay-unit", "--floor", "--time-order"):
         assert f"{flag} " in text
-    assert "in place of recency (all models; default none)" in text
+    assert "in place of recency (all other models; default none)" in text
 
 
 def test_a_plan_with_decay_names_a_solver_that_has_it(program, events):

@@ -17,8 +17,6 @@ from monogram.models.parameters import param
 from monogram.models.search_axes import Search
 from monogram.tuning import spaces, tpe
 
-pytestmark = pytest.mark.filterwarnings("ignore:recency is not searched")
-
 
 @dataclass(kw_only=True, eq=False)
 class Mine(FullRank):

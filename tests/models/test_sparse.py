@@ -247,7 +247,7 @@ def test_rho_of_an_earlier_version_has_no_effect_and_says_so():
     assert "rho" not in model.params()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert mg.load(GOLDEN).params() == {"l1": 1, "l2": 5, "positive": True, "epochs": 200, "tolerance": 1e-4}
+        assert repr(mg.load(GOLDEN)) == "SLIM(l1=1.0, l2=5.0, positive=True, epochs=200, tolerance=0.0001)"
 
 
 @pytest.mark.parametrize("parameters", [{}, {"l1": 0.2, "l2": 1, "positive": False}])

@@ -190,7 +190,7 @@ def test_another_head_costs_no_factorisation(solver):
         np.testing.assert_allclose(changed.item_weights(), expected, atol=1e-9)
         held = live.weights(model, other)
         np.testing.assert_allclose(held.columns(np.arange(log.n_items)), expected, atol=1e-9)
-    assert live.parameters(model) == {"item_power": 0.0, "b": 0.0}
+    assert live.parameters(model) == {"item_power": 0.0, "b": 0.0, "repeat": 0.0}
     with pytest.raises(ParameterError, match="'user_power' of this Tempered cannot be changed without"):
         live.weights(model, {"user_power": 0.2})
 

@@ -24,7 +24,6 @@ from monogram.tuning.study import Study
 optuna = pytest.importorskip("optuna", reason="the extra tune is not installed")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:RG2 has not converged"),
-    pytest.mark.filterwarnings("ignore:(decay and )?recency (is|are) not searched"),
 ]
 
 SPACE = {"wrmf": {"epochs": 6, "rank": 4}}

@@ -17,8 +17,6 @@ from monogram.tuning.group_runner import GroupRunner, Task, grouped, inverse_key
 from monogram.tuning.plan import plan
 from monogram.tuning.settings import Setting
 
-pytestmark = pytest.mark.filterwarnings("ignore:(decay and )?recency (is|are) not searched")
-
 L2S = (2.0, 10.0, 50.0, 300.0)
 RATIO = 0.02  # dropout/(1 − dropout) to l2
 

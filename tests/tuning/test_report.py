@@ -11,8 +11,6 @@ from monogram.reports import writers
 from monogram.reports.blocks import Grid, Picture
 from monogram.tuning.report import along, report
 
-pytestmark = pytest.mark.filterwarnings("ignore:(decay and )?recency (is|are) not searched")
-
 
 @pytest.fixture(scope="module")
 def found(log):

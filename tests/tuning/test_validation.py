@@ -12,8 +12,6 @@ import monogram as mg
 from monogram.tuning.study import fingerprint
 from monogram.tuning.validation import split_of, validation_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:(decay and )?recency (is|are) not searched")
-
 FAST = {"metric": "ndcg@5", "budget": "3 settings", "space": {"ease": {"l2": [10.0]}}}
 
 

@@ -127,13 +127,23 @@ def _help(name: str, owners: list[tuple[str, Any]]) -> str:
     meanings: dict[str, list[tuple[str, Any]]] = {}
     for model, parameter in owners:
         meanings.setdefault(parameter.metadata.get("help", name), []).append((model, parameter))
-    return "; ".join(f"{meaning} ({_models(group)}; default {_defaults(group)})" for meaning, group in meanings.items())
+    groups = sorted(meanings.items(), key=lambda named: len(named[1]))
+    return "; ".join(
+        f"{meaning} ({_models(group, len(owners))}; default {_defaults(group)})" for meaning, group in groups
+    )
 
 
-def _models(group: list[tuple[str, Any]]) -> str:
+def _models(group: list[tuple[str, Any]], owners: int) -> str:
+    """The models of a group: by name, unless they are all, or all others of a parameter that most models have."""
     from monogram.models.registry import MODELS
 
-    return "all models" if len(group) == len(MODELS) else ", ".join(model for model, _ in group)
+    if len(group) == len(MODELS):
+        return "all models"
+    return (
+        "all other models"
+        if owners == len(MODELS) and 2 * len(group) > owners
+        else ", ".join(name for name, _ in group)
+    )
 
 
 def _defaults(group: list[tuple[str, Any]]) -> str:

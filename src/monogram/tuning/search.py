@@ -131,7 +131,7 @@ def tune(
     middle = spaces.coarse(BASELINE, search.spaces[BASELINE])[0]
     compared = [baseline.setting if baseline else middle, Setting.of(FLOOR, {})]
     tuning = finish(search.study, split, task, best, seed, compared)
-    tuning.plan, tuning.validation = search.plan, chosen.how
+    tuning.plan, tuning.validation = search.plan, chosen.how + search.not_searched
     return tuning
 
 
@@ -184,10 +184,11 @@ class ModelSearch:
         shift = task.split.protocol not in WITHOUT_SHIFT
         if not shift:
             _warn_of_shift(names, space, task.split.protocol)
+        self.not_searched = ""
         order = by_order and task.split.train.has_order and task.split.histories.has_order
         if order and task.split.protocol in WITHOUT_ORDER:
             order = False
-            _warn_of_order(names, space, task.split.protocol)
+            self.not_searched = _without_order(names, space, task.split.protocol)
         self.spaces = {
             name: spaces.space(
                 name,
@@ -351,23 +352,22 @@ def _warn_of_shift(names: list[str], space: Mapping[str, Mapping[str, Any]], pro
             )
 
 
-def _warn_of_order(names: list[str], space: Mapping[str, Mapping[str, Any]], protocol: str) -> None:
-    """Warn of the parameters that are not searched, or searched as given, on a validation part of mixed times."""
+def _without_order(names: list[str], space: Mapping[str, Mapping[str, Any]], protocol: str) -> str:
+    """What a random validation part leaves out of the search, for the result; a warning names what is given anyway."""
     axes = {name: search_axes(model_class(name)).items() for name in names}
     of_order = {name: [parameter for parameter, search in own if search.only_with_order] for name, own in axes.items()}
-    given = {name: [each for each in of_order[name] if each in space.get(name, {})] for name in names}
-    several = [(name, each) for name in names for each in given[name] if np.size(space[name][each]) > 1]
-    left = dict.fromkeys(each for name in names for each in of_order[name] if each not in given[name])
-    notes = [f"{' and '.join(left)} {'is' if len(left) == 1 else 'are'} not searched"] if left else []
-    notes += [f"{each} of {name} is searched as given" for name, each in several]
-    if notes:
-        warnings.warn(
-            f"{'; '.join(notes)}: the validation part is {protocol!r}, a random split, for which train has later "
-            "events than those held out, so that it cannot measure what the order of events tells; to search them use "
-            "the protocol latest, temporal or sessions",
-            MonogramWarning,
-            stacklevel=4,
-        )
+    why = f"the validation part is {protocol!r}, a random split: train has later events than those held out"
+    for name, parameters in of_order.items():
+        for parameter in parameters:
+            if np.size(space.get(name, {}).get(parameter, [])) > 1:
+                warnings.warn(
+                    f"{parameter} of {name} is searched as given: {why}, so that it cannot measure what the order of "
+                    "events tells; to search it use the protocol latest, temporal or sessions",
+                    MonogramWarning,
+                    stacklevel=4,
+                )
+    left = dict.fromkeys(each for name in names for each in of_order[name] if each not in space.get(name, {}))
+    return f"; {' and '.join(left)} {'is' if len(left) == 1 else 'are'} not searched on it" if left else ""
 
 
 def _needing_shift(name: str) -> list[str]:
