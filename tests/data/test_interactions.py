@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
+from monogram.data.spans import Span
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, ParameterError, UnknownIdError
 
@@ -170,3 +171,12 @@ def test_frozen_and_readable():
     assert "one note" in repr(log)
     with pytest.raises(AttributeError):
         log.merge = "binary"
+
+
+def test_times_that_are_too_far_apart_are_refused():
+    matrix = sp.csr_array(np.ones((1, 3), np.float32))
+    with pytest.raises(DataError, match="does one of them stand for a missing time"):
+        Interactions.from_csr(matrix, times=[-(2**63), 5, 2**62])
+    far = Interactions.from_csr(matrix, times=[-1e308, 0.0, 1e308])
+    with pytest.raises(DataError, match="give a longer unit"):
+        far.on_time_axis(Span(1.0, ""))

@@ -9,7 +9,8 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.engine.gram.accumulate import gram
-from monogram.errors import DataError, ParameterError
+from monogram.engine.gram.time_kernel import TimeKernel
+from monogram.errors import DataError, MonogramWarning, ParameterError
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.spectral import Spectral
 
@@ -522,3 +523,27 @@ def test_recency_alone_leaves_updates_as_they_are(model):
     plain = mg.EASE(l2=3).fit(log, dtype="float64", solver="primal").forget_users(["u001"])
     model.fit(log, dtype="float64", solver="primal").forget_users(["u001"])
     np.testing.assert_array_equal(model.item_weights(), plain.item_weights())
+
+
+def test_an_update_that_costs_more_than_a_refit_expands_no_rows(monkeypatch):
+    """With a time kernel the rank of a change is its number of events, which is known before the rows are made."""
+    model = mg.EASE(l2=5, decay=0.5).fit(world(), solver="primal", dtype="float64")
+    monkeypatch.setattr(TimeKernel, "expanded", lambda *_: pytest.fail("rows were expanded"))
+    more = world(seed=1, users=90)
+    model.add_users(mg.Interactions.from_csr(more.matrix, [f"x{n}" for n in range(90)], more.items, more.times))
+    assert "a change of rank" in model.report_.note
+
+
+def test_the_advice_after_an_inexact_local_fit_names_no_solver_that_refuses():
+    matrix = sp.csr_array(np.repeat(np.random.default_rng(0).random((2000, 3)) < 0.5, 3, axis=1).astype(np.float32))
+    log = mg.Interactions.from_csr(matrix, times=np.zeros(matrix.nnz))
+    with pytest.warns(MonogramWarning, match="not exact") as caught:
+        mg.EASE(l2=1e-3, decay=0.5, decay_unit="1").fit(log, solver="local")
+    assert all("dual" not in str(warning.message) for warning in caught)
+
+
+def test_the_plan_of_a_student_counts_the_time_kernel():
+    size = (40_000, 120, 1_000_000)
+    plain, timed = (mg.LowRankDLAE(rank=8, decay=decay).plan(size).chosen for decay in (0, 0.5))
+    assert timed.bytes >= plain.bytes + 24 * size[2]
+    assert timed.flops > plain.flops

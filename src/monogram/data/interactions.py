@@ -70,6 +70,11 @@ class Interactions:
             if values is not None:
                 if values.shape != self.matrix.data.shape:
                     raise DataError(f"{name} has {values.size} values for {self.matrix.nnz} events.")
+                if values.size and values.dtype.kind == "i" and int(values.max()) - int(values.min()) >= 2**62:
+                    raise DataError(
+                        f"{name} are from {values.min()} to {values.max()}, too far apart to subtract: does one of "
+                        "them stand for a missing time?"
+                    )
                 object.__setattr__(self, name, _frozen(values))
 
     @classmethod
@@ -202,7 +207,13 @@ class Interactions:
                 )
             )
         unit = in_unit_of(span, latest, self.unit_of_times)
-        return (latest - (latest.min() if len(latest) else 0)) / unit
+        with np.errstate(over="ignore"):
+            places: npt.NDArray[np.float64] = (latest - (latest.min() if len(latest) else 0)) / unit
+        if not np.isfinite(places.max(initial=0.0)):
+            raise DataError(
+                f"the times of this log are more units of {span} apart than a number can hold; give a longer unit"
+            )
+        return places
 
     @property
     def nbytes(self) -> int:

@@ -123,7 +123,8 @@ def _data(model: FullRank, matrix: Csr) -> Csr:
 
 def _most_changed_items(model: FullRank, after: changes.Changed) -> Indices:
     """The items with the largest squared sums in the removed and added rows."""
-    sums = sum(squares(rows) for rows in changed_rows(model, after))
+    parts = _changed_users(model, after)
+    sums = sum(squares(_widened(_data(model, log.matrix[users]), after.log.n_items)) for log, users in parts)
     return np.argsort(-np.asarray(sums), kind="stable")[:PROBED]
 
 
@@ -158,11 +159,24 @@ def changed_rows(model: FullRank, after: changes.Changed) -> tuple[Csr, Csr]:
     A user with new events is in both: the old row is removed and the longer one, with another user weight, is added.
     With a time kernel each event of these users is a row, and the Gram matrix of the rows is still their part of S.
     """
+    removed, added = (_widened(_rows_of_data(model, *part), after.log.n_items) for part in _changed_users(model, after))
+    return removed, added
+
+
+def _changed_users(model: FullRank, after: changes.Changed) -> tuple[tuple[Interactions, Indices], ...]:
+    """The log and the rows of the users that are removed, and of those that are added."""
     users = after.log.n_users
-    removed = _rows_of_data(model, model.log_, after.removed_rows)
-    return _widened(removed, after.log.n_items), _rows_of_data(
-        model, after.log, np.arange(users - after.n_added, users)
+    return (model.log_, after.removed_rows), (after.log, np.arange(users - after.n_added, users))
+
+
+def _size_of_change(model: FullRank, after: changes.Changed) -> tuple[int, int]:
+    """The rank of the change of S, and the bytes of its rows: with a time kernel each event is a row."""
+    lengths = np.concatenate([np.diff(log.matrix.indptr)[users] for log, users in _changed_users(model, after)]).astype(
+        np.int64
     )
+    if not model.formula().recipe.timed:
+        return int((lengths > 0).sum()), 12 * int(lengths.sum())
+    return int(lengths.sum()), int(12 * (lengths * (lengths + 1) // 2).sum() + 24 * lengths.max(initial=0) ** 2)
 
 
 def _rows_of_data(model: FullRank, log: Interactions, users: Indices) -> Csr:
@@ -209,16 +223,19 @@ def _primal(
     assert isinstance(weights, Dense)
     state = weights.required_state()
     array, c = weights.matrix, state.c
-    gram_change = woodbury.gram_change(*changed_rows(model, after), penalties[1] - penalties[0])
-    itemsize = array.dtype.itemsize
-    require_cheaper(gram_change.rank, n, itemsize)
+    shift, itemsize = penalties[1] - penalties[0], array.dtype.itemsize
+    rank, row_bytes = _size_of_change(model, after)
+    rank += int((shift != 0).sum())
+    require_cheaper(rank, n, itemsize)
     grows, copied = n > len(array), not array.flags.writeable
     new_gram = state.gram is not None and (grows or not state.gram.flags.writeable)
     new_arrays = int(grows or copied) + int(new_gram)
     new_bytes = n * n * itemsize * new_arrays
-    needed = woodbury.working_bytes(gram_change.rank, n, array.dtype, resources.threads) + new_bytes
+    needed = woodbury.working_bytes(rank, n, array.dtype, resources.threads) + new_bytes + 2 * row_bytes
     needed += model.formula().recipe.copied_bytes(after.log.n_events)
     _require_memory(needed, resources.budget, model, new_bytes)
+    rows = changed_rows(model, after)
+    gram_change = woodbury.gram_change(*rows, shift)
     scale = state.usable_scale()
     if grows:
         new_items = n - len(array)
@@ -237,7 +254,7 @@ def _primal(
         out = np.empty_like(array) if copied and not grows else array
         update.into(out, delta, resources.threads)
         if gram is not None:
-            woodbury.add_to_gram(gram, *changed_rows(model, after))
+            woodbury.add_to_gram(gram, *rows)
         return Dense(out, update_state=UpdateState(update.diagonal, penalties[1], gram, scale))
 
     return PreparedUpdate(update, penalties[1], carry_out, needed, not (grows or copied))

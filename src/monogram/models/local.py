@@ -52,7 +52,7 @@ def fit_local(formula: Formula, inputs: FitInputs, options: FitOptions, report: 
     report.tick("solve")
     probes = probe_items(regression.d)
     _measure(regression, columns, probes, probes, options.candidates, report)
-    check_accuracy(report)
+    check_accuracy(report, dual=not recipe.timed)
     theta, delta = head(columns.c, regression.penalties, regression.d, item_counts(data))
     scale = rounded_scale(theta, columns.c, options.dtype)
     state = UpdateState(columns.c, regression.penalties, scale=scale)
@@ -98,7 +98,7 @@ def update_local(model: FullRank, after: changes.Changed, options: UpdateOptions
     report.tick("solve")
     places = np.unique(np.linspace(0, len(again) - 1, PROBES).astype(int)) if len(again) else again
     _measure(regression, columns, again[places], places, neighbours, report)
-    check_accuracy(report)
+    check_accuracy(report, dual=not recipe.timed)
     c = np.concatenate([weights.required_state().c, 1 / penalties[model.log_.n_items :]])
     c[again] = columns.c
     theta, delta = head(c, penalties, regression.d, item_counts(data))

@@ -6,7 +6,7 @@ of n².
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -57,7 +57,11 @@ class Student(TimeKernelParameters, InverseModel):
         return self._nearest(teacher, inputs, report)
 
     def _extra(self, size: Size, options: FitOptions) -> Extra:
-        return student_extra(size, self.rank, options.dtype, self._loops())
+        extra, recipe = student_extra(size, self.rank, options.dtype, self._loops()), self.formula().recipe
+        pairs = (
+            4.0 * size.pairs_by_user * extra.columns if recipe.timed else 0.0
+        )  # a product visits all pairs of events
+        return replace(extra, bytes=extra.bytes + recipe.copied_bytes(size.events), flops=extra.flops + pairs)
 
     def _warm(self, options: FitOptions) -> None:
         super()._warm(options)
