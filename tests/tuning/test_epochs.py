@@ -85,7 +85,7 @@ def test_a_stopped_setting_is_never_the_best(log, monkeypatch):
     monkeypatch.setattr(tpe, "FINISHED", 0)
     monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda self: self.number % 2 == 1)
     monkeypatch.setattr(
-        GroupRunner, "_weights_value", lambda self, weights: 0.99
+        GroupRunner, "_weights_value", lambda self, weights, recency: 0.99
     )  # in the middle better than any at its end
     found = mg.tune(log, "wrmf", **HOW)
     rows = tried(found)

@@ -175,7 +175,7 @@ def test_the_order_of_events_is_searched_only_where_it_counts(log):
 
 
 def test_recency_alone_is_no_search_of_a_model(unsearched, log):
-    with pytest.raises(ParameterError, match=r"unsearched declares no search axes; give space=.*\(l2\)"):
+    with pytest.raises(ParameterError, match=r"unsearched declares no search axes; give space=.*l2\)"):
         spaces.space(unsearched, log, sigma, {}, order=True)
 
 

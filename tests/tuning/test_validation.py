@@ -84,7 +84,7 @@ def test_the_result_says_how(shuffled, tmp_path):
     assert how in (tmp_path / "report.md").read_text(encoding="utf-8")
     json.dumps(found.document())
     given = mg.tune(shuffled, "ease", protocol="latest", validation=mg.splits.holdout, **FAST)
-    assert given.validation == "given (holdout)"
+    assert given.validation == "given (holdout); decay and recency are not searched on it"
 
 
 def test_another_order_is_other_data(shuffled):
