@@ -88,22 +88,31 @@ def test_an_order_alone_is_enough():
     np.testing.assert_array_equal(mg.SLIST(l2=1).fit(ordered).item_weights(), expected)
 
 
-def test_a_log_without_order_is_refused():
+@pytest.mark.parametrize("call", ["fit", "plan"])
+def test_a_log_without_order_is_refused(call, monkeypatch):
+    monkeypatch.setattr(mg.SLIST, "fit_from", None)
+    monkeypatch.setattr(mg.SLIST, "plan_size", None)
     with pytest.raises(DataError, match="this log has neither times nor an order"):
-        mg.SLIST().fit(sessions().matrix)
+        getattr(mg.SLIST(), call)(sessions().matrix)
     assert mg.SLIST.needs_order
 
 
-def test_an_age_in_events_is_refused():
+def test_a_plan_of_sizes_needs_no_order():
+    assert mg.SLIST(training_half_life="5d").plan((30, 14, 99)).chosen.bytes > 0
+
+
+@pytest.mark.parametrize("call", ["fit", "plan"])
+def test_an_age_in_events_is_refused(call):
     with pytest.raises(ParameterError, match="training_half_life = '5 events'; expected a duration"):
-        mg.SLIST(training_half_life="5 events").fit(sessions())
+        getattr(mg.SLIST(training_half_life="5 events"), call)(sessions())
 
 
-def test_an_age_needs_times():
+@pytest.mark.parametrize("call", ["fit", "plan"])
+def test_an_age_needs_times(call):
     log = sessions()
     ordered = mg.Interactions.from_csr(log.matrix, order=np.arange(log.n_events))
     with pytest.raises(DataError, match="span of time, but this log has no times"):
-        mg.SLIST(training_half_life="5d").fit(ordered)
+        getattr(mg.SLIST(training_half_life="5d"), call)(ordered)
 
 
 def test_a_fit_over_the_budget_is_refused():

@@ -307,6 +307,8 @@ class Recommender:
         inputs, recipe = FitInputs(as_interactions(source)), self._gram_recipe()
         if recipe is not None:
             inputs.kernel(recipe)  # a log without order is an error before anything is computed
+        if self.needs_order:
+            _ = inputs.log.positions  # so it is here; the fit uses them
         return inputs
 
     def _gram_recipe(self) -> GramRecipe | None:

@@ -39,10 +39,12 @@ class Moments:
     """
 
     def __init__(self, log: Any, second: Any, cross: Any, *, penalties: Any = None, diagonal: Any = None) -> None:
-        self.log: Interactions = as_interactions(log)
-        n = self.log.n_items
-        self.second, self.cross = _square("second", second, n), _square("cross", cross, n)
+        self._set(as_interactions(log), second, cross, penalties, diagonal)
         _check_symmetric(self.second)
+
+    def _set(self, log: Interactions, second: Any, cross: Any, penalties: Any, diagonal: Any) -> None:
+        self.log, n = log, log.n_items
+        self.second, self.cross = _square("second", second, n), _square("cross", cross, n)
         self.penalties = np.zeros(n) if penalties is None else _vector("penalties", penalties, n)
         if not (np.isfinite(self.penalties).all() and (self.penalties >= 0).all()):
             raise ParameterError("penalties must be finite numbers of at least 0, one for each item")
@@ -69,6 +71,8 @@ class Moments:
             Input and target have a row for each observation and a column for each item; both are sparse, or arrays.
             The weight is a number, or one for each row; without it every row counts 1.
         memory : bytes that the sums may take, or a text such as "8 GB"; by default the free memory, less a margin
+            It includes the blocks that wait to be added. Sums that need more raise MemoryBudgetError before they are
+            allocated.
         """
         data = as_interactions(log)
         sums = MomentSums(data.n_items, memory_.parse(memory))
@@ -79,7 +83,9 @@ class Moments:
             raise ParameterError(
                 "there are no blocks; expected at least one (input, target) or (input, target, weight)"
             )
-        return cls(data, *sums.sums(), penalties=penalties, diagonal=diagonal)
+        moments = cls.__new__(cls)  # the sums are symmetric: the check would need memory beside them
+        moments._set(data, *sums.sums(), penalties, diagonal)
+        return moments
 
     def __repr__(self) -> str:
         kinds = ["sparse" if sp.issparse(moment) else "dense" for moment in (self.second, self.cross)]
@@ -128,8 +134,8 @@ def _square(name: str, moment: Any, n: int) -> Any:
         moment.check_format(full_check=True)
     elif moment.dtype.kind != "f" or moment.dtype.itemsize < 4:
         moment = moment.astype(np.float64)
-    values = moment.data[None] if sp.issparse(moment) else moment
-    if not all(np.isfinite(values[start : start + PANEL]).all() for start in range(0, len(values), PANEL)):
+    values = moment.data if sp.issparse(moment) else moment
+    if not np.isfinite([values.min(initial=0), values.max(initial=0)]).all():  # NaN is the smallest and the largest
         raise ParameterError(f"{name} holds NaN or infinity; expected finite numbers")
     return moment
 

@@ -59,6 +59,12 @@ class SLIST(Recommender):
         None, "age at which a training session counts half, such as '30d'; by default all count the same", span=True
     )
 
+    def inputs(self, source: Any) -> FitInputs:
+        """Inputs from a log; a log without the order or the times that the fit needs is an error here."""
+        inputs = super().inputs(source)
+        self.session_weights(inputs.log)
+        return inputs
+
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """The plan of a fit on a log of this size."""
         cost = expected_quadratic(size, dtype=options.dtype, threads=options.threads)

@@ -277,6 +277,7 @@ def law_sources(make: Make) -> None:
     log, _, _ = two_tastes()
     if make().needs_order:
         _refuses(DataError, lambda: make().fit(log), "a log without an order of events")
+        _refuses(DataError, lambda: make().plan(log), "a plan for a log without an order of events")
         return
     pairs = [(user, item) for user in log.users for item in log.history(user)]
     expected = make().fit(log).recommend(k=3).rows()

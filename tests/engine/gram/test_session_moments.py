@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import monogram as mg
 from monogram.engine.gram.moment_sums import MomentSums
 from monogram.engine.gram.session_moments import session_moments
 from monogram.errors import MemoryBudgetError
@@ -88,6 +91,43 @@ def test_blocks_add_up_to_the_whole_moments(seed, size, dense_targets):
 
 def test_sums_over_the_budget_are_refused():
     sums = MomentSums(50, budget=10_000)
-    sums.add(sp.csr_array(np.ones((3, 50))), sp.csr_array(np.ones((3, 50))), np.ones(3))
     with pytest.raises(MemoryBudgetError, match=r"the moments of 50 items need .* but may use 10 kB"):
-        sums.sums()
+        sums.add(sp.csr_array(np.ones((3, 50))), sp.csr_array(np.ones((3, 50))), np.ones(3))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense targets", "few entries", "mixed"])
+def test_the_peak_of_the_sums_is_within_their_budget(kind):
+    """Also of the sums that are refused, and of those that become dense between two batches."""
+    rng, n, size = np.random.default_rng(4), 800, 120
+    density = 0.01 if kind == "few entries" else 0.2
+    inputs, targets = (sp.random_array((12 * size, n), density=density, rng=rng, format="csr") for _ in range(2))
+    dense = {"dense targets": range(12), "mixed": range(0, 12, 5)}.get(kind, ())
+    parts = [slice(start, start + size) for start in range(0, 12 * size, size)]
+    blocks = [
+        (inputs[part], targets[part].toarray() if number in dense else targets[part])
+        for number, part in enumerate(parts)
+    ]
+    log = mg.Interactions.from_csr(sp.csr_array(np.ones((2, n), np.float32)))
+    mg.Moments.from_blocks(log, blocks)  # compiles the kernels
+    expected, accepted = [(inputs.T @ other).toarray() for other in (inputs, targets)], []
+    for budget in (1, 3, 4, 8, 12, 14, 20, 30, 100):
+        moments, peak = traced(lambda budget=budget: mg.Moments.from_blocks(log, blocks, memory=f"{budget} MB"))
+        assert peak <= budget * 10**6
+        accepted.append(moments is not None)
+        if moments is not None:
+            for actual, whole in zip((moments.second, moments.cross), expected, strict=True):
+                np.testing.assert_allclose(actual.toarray() if sp.issparse(actual) else actual, whole, atol=1e-10)
+    assert not accepted[0]
+    assert accepted == sorted(accepted)
+    assert accepted[2 if kind == "few entries" else 6], "a budget that is large enough is refused"
+
+
+def traced(make):
+    """The result, or None where it is over the budget, and the peak of the memory."""
+    tracemalloc.start()
+    try:
+        return make(), tracemalloc.get_traced_memory()[1]
+    except MemoryBudgetError:
+        return None, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
