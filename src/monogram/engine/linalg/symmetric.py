@@ -29,8 +29,8 @@ def lower_times(lower: Float, block: Float64, columns: int = 512) -> Float64:
     out = np.zeros(block.shape)
     for start in range(0, len(lower), columns):
         stop = min(start + columns, len(lower))
-        part = lower[start:, start:stop].astype(np.float64)
-        square, below = np.tril(part[: stop - start]), part[stop - start :]
+        square = np.tril(lower[start:stop, start:stop]).astype(np.float64)  # above it may be anything, also no number
+        below = lower[stop:, start:stop].astype(np.float64)
         out[start:stop] += square @ block[start:stop] + np.tril(square, -1).T @ block[start:stop]
         out[start:stop] += below.T @ block[stop:]
         out[stop:] += below @ block[start:stop]
