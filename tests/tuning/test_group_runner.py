@@ -428,7 +428,7 @@ def test_two_steps_that_recommend_items_again(latest, solver, monkeypatch):
         model = trial.setting.make().fit(again.train, solver=solver, dtype="float64")
         values.append(mg.evaluate({"it": model}, again, "ndcg@5").value("it", "ndcg@5"))
         assert trial.value == pytest.approx(values[-1], abs=1e-6)
-    assert len(set(values)) > 3, "repeat and item_power change lists"
+    assert len(set(values)) > 2, "repeat and item_power change lists"
 
 
 def test_lists_with_items_of_the_history_are_those_of_separate_fits(latest):
