@@ -124,7 +124,7 @@ class Floored(FullRank):
 def test_only_parameters_of_the_head_can_be_changed_for_one_request(log):
     assert live.parameters(Floored().fit(log)) == {"steps": 3, "repeat": 0.0}
     assert live.parameters(mg.RDLAE(relax=1).fit(log)) == {"relax": 1.0, "repeat": 0.0}
-    assert live.parameters(mg.Tempered().fit(log)).keys() == {"item_power", "b"}
+    assert live.parameters(mg.Tempered().fit(log)).keys() == {"item_power", "b", "repeat"}
 
 
 @pytest.mark.usefixtures("own_registry")
