@@ -182,6 +182,17 @@ def test_dates_and_numbers_are_the_same_times():
         np.testing.assert_allclose(given_histories(log, other, rule, moment).weights[:3], wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
+def test_a_datetime64_of_any_unit_is_a_date(unit):
+    days = np.array(["2025-01-01", "2025-01-02", "2025-01-04"] * 2, f"datetime64[{unit}]")
+    log, rule, at = timed_log(days), Recency(half_life="1d"), np.datetime64("2025-01-05", unit)
+    for asked in (at, np.array(at)):
+        np.testing.assert_allclose(known_users([0], log, rule, asked).weights, 0.5 ** np.array([4, 3, 1]))
+    dated = [list(zip("abc", days[:3], strict=True))]
+    np.testing.assert_allclose(given_histories(dated, log, rule, at).weights, 0.5 ** np.array([4, 3, 1]))
+    np.testing.assert_allclose(given_histories(dated, log, rule).weights, 0.5 ** np.array([3, 2, 0]))
+
+
 def test_times_serve_a_log_without_them():
     log = mg.Interactions.from_csr(sp.csr_array(np.ones((2, 3), np.float32)), items=["a", "b", "c"])
     history = [("a", "2024-01-01"), ("b", "2024-01-03")]

@@ -19,7 +19,7 @@ from monogram.data.spans import in_unit_of
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.errors import ParameterError
 from monogram.ranking.events import EVENT_FORM
-from monogram.ranking.ids import as_python, short_repr
+from monogram.ranking.ids import as_moment, short_repr
 from monogram.ranking.recency import Recency
 
 FEW = 256  # users up to whom the order of their events is computed without that of all events of the log
@@ -147,4 +147,4 @@ def _moments(values: Any, log: Interactions, subject: str) -> NDArray[Any]:
 
 def _moment(value: Any, log: Interactions, subject: str) -> int | float:
     """A time of a caller, a date or a number, in the unit of the log's times."""
-    return moment_in(log, as_python(value), subject)
+    return moment_in(log, as_moment(value), subject)
