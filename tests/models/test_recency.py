@@ -186,3 +186,19 @@ def test_a_log_without_order_serves_lists_only(world):
     assert len(model.recommend(histories=[[3, 4]], k=2)) == 2
     with pytest.raises(DataError, match="neither times nor an order"):
         model.recommend([3])
+
+
+@pytest.mark.parametrize(("parameters", "what"), [({"half_life": "30d"}, "times"), ({"recency": 1}, "order")])
+def test_an_update_that_would_drop_the_times_that_a_recency_needs_is_refused(parameters, what):
+    model = mg.EASE(l2=100, **parameters).fit(mg.sample())
+    with pytest.raises(DataError, match=f"the new events have no {what}: read them with time=.*not changed") as caught:
+        model.add_users([("zoe", "The Cobalt Lighthouse")])
+    assert '"order"' not in str(caught.value)
+    assert next(iter(parameters)) in str(caught.value)
+    assert len(model.recommend(["ivan-0001"])) == 10
+
+
+def test_an_update_notes_that_it_drops_times():
+    model = mg.EASE(l2=100).fit(mg.sample()).add_users([("zoe", "The Cobalt Lighthouse")])
+    assert "the times of all events were dropped" in model.report_.note
+    assert "dropped" not in model.add_users([("yan", "The Cobalt Lighthouse")]).report_.note
