@@ -105,22 +105,22 @@ def in_common_unit(
 ) -> tuple[NDArray[Any], str | None]:
     """Times in the unit of others, and that unit; units that are not given are recognised where possible.
 
-    DataError where one unit was given and the other is not known.
+    DataError where one unit is known and the other is not.
     """
-    if unit == unit_of_others or not len(times) or not len(others):
+    if not len(times) or not len(others):
         return times, unit_of_others if unit_of_others is not None else unit
     known, wanted = unit or unix_unit(times), unit_of_others or unix_unit(others)
+    if known == wanted:
+        return times, wanted if unit or unit_of_others else None
     if known is None or wanted is None:
         raise DataError(
             Message(
-                f"the times of two logs are put together: of one the unit is {unit or unit_of_others}, of the other it "
+                f"the times of two logs are put together: of one the unit is {known or wanted}, of the other it "
                 "is not known (they are numbers and no Unix times); name it when the log is read, with ",
                 Option("time_unit", '"s"'),
                 f" (one of {', '.join(TIME_UNITS)})",
             )
         )
-    if known == wanted:
-        return times, wanted
     factor, rest = divmod(NANOSECONDS[known], NANOSECONDS[wanted])
     exact = times.dtype.kind == "i" and not rest and float(np.abs(times).max()) * factor < 2.0**62
     return times * factor if exact else times * (NANOSECONDS[known] / NANOSECONDS[wanted]), wanted
