@@ -23,11 +23,12 @@ def moment_in(log: Interactions, value: Any, subject: str = "at = {}") -> int | 
     Parameters
     ----------
     log : a date becomes a number in the unit of its times, or microseconds since 1970 where it has none
-    value : a number in that unit, or a date as an ISO text or an object; a date without a zone is UTC
+    value : a number in that unit, between 1980 and 2100 where all times of the log are, or a date as an ISO text or an object; a date without a zone is UTC
     subject : what the error message says of the value
     """
     number = _number(value)
     if number is not None:
+        _check_range(log, number, subject)
         return number
     moment = _date(value)
     if moment is None:
@@ -43,6 +44,18 @@ def moment_in(log: Interactions, value: Any, subject: str = "at = {}") -> int | 
             "number, or name the unit when the log is read"
         )
     return micros * 1000 if unit == "ns" else micros / (1e6 / in_unit_of(SECOND, latest, unit))
+
+
+def _check_range(log: Interactions, number: int | float, subject: str) -> None:
+    """Raise ParameterError for a number outside 1980 to 2100 where the times of a log are in between."""
+    if log.unix_range is None or log.unix_range[0] <= number <= log.unix_range[1]:
+        return
+    assert log.latest is not None
+    raise ParameterError(
+        f"{subject.format(_shown(number))}, but the log's times are numbers of the unit {log.unit_of_times} since 1970, "
+        "and as such it is not between 1980 and 2100; give a date such as '2026-05-01', or a number in that unit such "
+        f"as {log.latest.max()}"
+    )
 
 
 def _number(value: Any) -> int | float | None:

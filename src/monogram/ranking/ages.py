@@ -142,6 +142,9 @@ def _moments(values: Any, log: Interactions, subject: str) -> NDArray[Any]:
     """Times of a caller in the unit of the log's times; `subject` is what an error message says of one of them."""
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         values = np.array([_moment(value, log, subject) for value in values])
+    elif len(values):
+        for extreme in (values.min(), values.max()):
+            _moment(extreme, log, subject)
     return np.asarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
 
 
