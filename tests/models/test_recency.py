@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -202,3 +204,25 @@ def test_an_update_notes_that_it_drops_times():
     model = mg.EASE(l2=100).fit(mg.sample()).add_users([("zoe", "The Cobalt Lighthouse")])
     assert "the times of all events were dropped" in model.report_.note
     assert "dropped" not in model.add_users([("yan", "The Cobalt Lighthouse")]).report_.note
+
+
+def dates():
+    sample = mg.sample()
+    return replace(sample, times=sample.times * 10**6, time_unit="us")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        mg.EASE(half_life=30),
+        mg.ItemKNN(half_life="30"),
+        mg.EASE(recency=1, recency_unit=30),
+        mg.EASE(decay=1, decay_unit=30),
+        mg.SLIST(training_half_life=30),
+        mg.Popularity(half_life=30),
+    ],
+    ids=repr,
+)
+def test_a_span_without_a_unit_is_refused_where_the_times_are_dates(model):
+    with pytest.raises(ParameterError, match="30 is a span of time without a unit .*'30d' for days"):
+        model.fit(dates())

@@ -116,7 +116,7 @@ def test_a_list_is_in_order_the_oldest_first(post, log, models):
 
 
 @pytest.mark.parametrize("name", ["plain", "power", "days", "head"])
-@pytest.mark.parametrize("changed", [{"recency": 0.5}, {"half_life": "10d"}, {"half_life": 3e12}, {"recency": 0}])
+@pytest.mark.parametrize("changed", [{"recency": 0.5}, {"half_life": "10d"}, {"half_life": "3e12us"}, {"recency": 0}])
 def test_a_recency_for_one_request_is_that_of_the_changed_model(post, models, name, changed):
     model = models[name]
     own = {"recency": 0.0, "half_life": None} | changed

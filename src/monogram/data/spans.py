@@ -74,8 +74,14 @@ def in_unit_of(span: Span, times: NDArray[Any], time_unit: str | None) -> float:
     """A span that counts no events, as a number in the unit of the times of a log.
 
     Where the log does not say its unit, numbers in the range of Unix times (1980 to 2100) in seconds, milliseconds,
-    microseconds or nanoseconds are taken as such.
+    microseconds or nanoseconds are taken as such. ParameterError for a span without a unit where the times are dates
+    (microseconds).
     """
+    if span.unit == "" and time_unit == "us":
+        raise ParameterError(
+            f"{span} is a span of time without a unit (half_life, recency_unit, training_half_life or decay_unit), but the "
+            f"log's times are dates, in microseconds; expected a duration: '{span}d' for days, '{span}us' for microseconds"
+        )
     if span.unit == "":
         return span.amount
     unit = time_unit or unix_unit(times)

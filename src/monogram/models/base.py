@@ -16,7 +16,7 @@ import numpy as np
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.data.spans import EVENT, parse_span
+from monogram.data.spans import EVENT, in_unit_of, parse_span
 from monogram.engine.runtime import jit, parallel
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime.arrays import Float64
@@ -205,6 +205,7 @@ class Recommender:
         options["neighbours"] = check_neighbours(neighbours, options["solver"], self.solvers)
         options |= {"expand": expansion.check(self, expand, options["solver"], cluster)}
         inputs = self.inputs(log)
+        self._check_recency(inputs.log)
         with clusters.connection(cluster) as connected:
             scratch = scratch_folder(scratch, solver)
             return self.fit_from(inputs, FitOptions.parse(memory=memory, scratch=scratch, cluster=connected, **options))
@@ -308,6 +309,12 @@ class Recommender:
         if recipe is not None:
             inputs.kernel(recipe)  # a log without order is an error before anything is computed
         return inputs
+
+    def _check_recency(self, log: Interactions) -> None:
+        """Raise where the ages of events, in time, cannot be measured on the log's times."""
+        rule = self.recency_rule()
+        if rule.active and not rule.span.in_events and log.latest is not None:
+            in_unit_of(rule.span, log.latest, log.unit_of_times)
 
     def _gram_recipe(self) -> GramRecipe | None:
         """The recipe of the Gram matrix that the fit uses; None where it uses none."""

@@ -71,7 +71,7 @@ def _halvings(log: Interactions, half_life: str) -> Float64:
                 ", or leave half_life out",
             )
         )
-    ages = (latest.max() - latest) / in_unit_of(parse_span(half_life), latest, log.time_unit)
+    ages = (latest.max() - latest) / in_unit_of(parse_span(half_life), latest, log.unit_of_times)
     return np.asarray(0.5**ages)
 
 

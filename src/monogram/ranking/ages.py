@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.data.moments import moment_in
-from monogram.data.spans import in_unit_of
+from monogram.data.spans import in_unit_of, unix_unit
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.errors import ParameterError
 from monogram.ranking.events import EVENT_FORM
@@ -130,7 +130,7 @@ class Aging:
         """The unit of age in that of given times: the log's, where it has times."""
         if self.log.latest is not None:
             return self._unit
-        return in_unit_of(self.recency.span, times, None)
+        return in_unit_of(self.recency.span, times, unix_unit(times))
 
 
 def weighted(weights: NDArray[np.float32], factors: Float64) -> NDArray[np.float32]:
