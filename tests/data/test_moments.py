@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -50,7 +51,7 @@ def test_a_date_needs_a_known_unit():
 @pytest.mark.parametrize(
     "value",
     ["", "now", "today", "NaT", "2026-13-01", "x" * 100, float("nan"), float("inf"), 10**400, True, None, [],
-     np.datetime64("NaT")],
+     np.datetime64("NaT"), pd.NaT],
 )  # fmt: skip
 def test_what_is_no_moment(value):
     with pytest.raises(ParameterError, match=r"^the time = .{1,80}; expected a date such as '2026-05-01'"):

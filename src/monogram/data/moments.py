@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from monogram.errors import ParameterError
 SECOND = Span(1.0, "s")
 LARGEST = 2**63  # of a time, before and after 0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTH = re.compile(r"\d{4}-\d{2}")
 EXPECTED = "a date such as '2026-05-01' or '2026-05-01T12:00:00Z', or a number in the unit of the log's times"
 
 
@@ -71,12 +73,13 @@ def _date(value: Any) -> datetime | None:
     if isinstance(value, np.datetime64):
         value = None if np.isnat(value) else value.astype("datetime64[us]").item()
     if isinstance(value, str):
+        text = value.strip()
         try:
-            return datetime.fromisoformat(value.strip())
+            return datetime.fromisoformat(f"{text}-01" if _MONTH.fullmatch(text) else text)
         except ValueError:
             return None
     if isinstance(value, datetime):
-        return value
+        return value if value == value else None  # NaT of pandas is a datetime that differs from itself
     return datetime(value.year, value.month, value.day) if isinstance(value, date) else None
 
 
