@@ -12,6 +12,7 @@ import typer
 
 from monogram.cli.flags import without_none
 from monogram.data import options
+from monogram.data.moments import check_moment
 from monogram.data.splits import PROTOCOLS
 from monogram.errors import ParameterError, one_of
 
@@ -69,7 +70,7 @@ class Protocol:
         chosen = without_none(values)
         check_flags(name, chosen, defaults)
         checks = {"share": options.check_share, "users": options.check_users, "part": options.check_part}
-        for argument, check in (checks | {"at": options.moment}).items():
+        for argument, check in (checks | {"at": check_moment}).items():
             if argument in chosen:
                 check(chosen[argument])
         options.check_seed(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,9 +32,8 @@ def moment_in(log: Interactions, value: Any, subject: str = "at = {}") -> int | 
     if number is not None:
         _check_range(log, number, subject)
         return number
-    moment = _date(value)
-    if moment is None:
-        raise ParameterError(f"{subject.format(_shown(value))}; expected {EXPECTED}")
+    check_moment(value, subject)
+    moment = cast("datetime", _date(value))
     zoned = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     micros = (zoned - EPOCH) // timedelta(microseconds=1)
     latest, unit = log.latest, log.unit_of_times
@@ -46,6 +45,22 @@ def moment_in(log: Interactions, value: Any, subject: str = "at = {}") -> int | 
             "number, or name the unit when the log is read"
         )
     return micros * 1000 if unit == "ns" else micros / (1e6 / in_unit_of(SECOND, latest, unit))
+
+
+def check_moment(value: Any, subject: str = "at = {}") -> None:
+    """Raise ParameterError for anything but a date or a number."""
+    if _number(value) is None and _date(value) is None:
+        raise ParameterError(f"{subject.format(_shown(value))}; expected {EXPECTED}")
+
+
+def range_of(log: Interactions) -> str:
+    """The first and the last time of a log, as dates where its times are Unix times."""
+    assert log.latest is not None
+    ends = [values.item() for values in (log.times.min(), log.latest.max())]  # type: ignore[union-attr]
+    if log.unix_range is None:
+        return f"{ends[0]} … {ends[1]}"
+    second = in_unit_of(SECOND, log.latest, log.unit_of_times)
+    return " … ".join(f"{EPOCH + timedelta(seconds=end / second):%Y-%m-%d %H:%M:%S} UTC" for end in ends)
 
 
 def _check_range(log: Interactions, number: int | float, subject: str) -> None:
