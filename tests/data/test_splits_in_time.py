@@ -128,6 +128,13 @@ def test_an_event_set_back_comes_before_those_at_its_first_time():
     assert in_order(splits.latest(read([("a", n, 0) for n in "gfedc"])).train)["a"] == list("gfed")
 
 
+@pytest.mark.parametrize("others", [[("v", "c", 1), ("v", "a", 30)], [("v", "c", 1), ("v", "b", 1), ("v", "a", 30)]])
+def test_an_event_set_back_comes_first_whatever_the_ties_of_others(others):
+    log = read([("u", "a", 5), ("u", "b", 5), ("u", "b", 20), ("u", "c", 6), *others])
+    assert (log.order is None) == (len(others) == 2)
+    assert in_order(splits.temporal(log, at=10).train)["u"] == list("bac")
+
+
 def test_a_log_without_order_has_no_latest_events():
     log = read([(1, n, 0) for n in range(9)], None)
     for cut in (splits.latest, leave_last, splits.sessions):
