@@ -16,7 +16,8 @@ NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 6 * 10**10,
 TIME_UNITS = tuple(NANOSECONDS)  # of the times of a log
 UNIX = (3.155e8, 4.102e9)  # seconds from 1970 to 1980 and to 2100: numbers in between are taken as Unix times
 EXPECTED = "a duration such as '7d', '12h' or '30min', a number of events such as '5 events', or a number"
-_TEXT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*")
+LONGEST = 40  # characters of a text
+_TEXT = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*")
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,18 @@ def parse_span(value: Any, name: str = "span") -> Span:
     if isinstance(value, Span):
         return value
     amount, unit = _parts(value)
+    amount *= SECONDS.get(unit or "", 1.0)
     if not 0 < amount < float("inf") or unit is None:
-        raise ParameterError(f"{name} = {value!r}; expected {EXPECTED}, above 0")
-    return Span(amount * SECONDS.get(unit, 1.0), "s" if unit in SECONDS else unit)
+        shown = repr(value)
+        shown = shown if len(shown) <= LONGEST + 2 else f"{shown[:LONGEST]}…"
+        raise ParameterError(f"{name} = {shown}; expected {EXPECTED}, above 0")
+    return Span(amount, "s" if unit in SECONDS else unit)
 
 
 def _parts(value: Any) -> tuple[float, str | None]:
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        return float(value), ""
-    match = _TEXT.fullmatch(value) if isinstance(value, str) else None
+        return (float(value), "") if abs(value) < 1e300 else (0.0, None)
+    match = _TEXT.fullmatch(value) if isinstance(value, str) and len(value) <= LONGEST else None
     if match is None:
         return 0.0, None
     unit = match[2].lower()

@@ -117,8 +117,8 @@ class Recommender:
 
     def recency_rule(self) -> Recency:
         """How the events of a history are weighted by their age."""
-        half_life = None if self.half_life is None else parse_span(self.half_life)
-        return Recency(self.recency, parse_span(self.recency_unit), half_life)
+        half_life = None if self.half_life is None else parse_span(self.half_life, "half_life")
+        return Recency(self.recency, parse_span(self.recency_unit, "recency_unit"), half_life)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; a parameter of a fitted model is read-only, because the weights depend on it."""
