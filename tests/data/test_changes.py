@@ -147,3 +147,18 @@ def test_times_are_put_into_the_unit_of_the_log():
     assert (unix.log.times.tolist(), unix.log.time_unit) == ([1_700_000_000] * 2, "s")
     with pytest.raises(DataError, match=r"of one the unit is s, of the other it is not known.*time_unit"):
         changes.with_users(log, with_times([(1, 2, 7)]))
+
+
+def test_unix_times_of_different_units_are_converted_where_neither_unit_was_given():
+    log = with_times([(1, 2, 1_700_000_000), (2, 2, 1_700_000_100)])
+    added = changes.with_users(log, with_times([(3, 2, 1_700_000_000_500), (3, 2, 1_700_000_001_500)])).log
+    assert (added.times.tolist(), added.latest.tolist()[-1]) == (
+        [*log.times.tolist(), 1_700_000_000.5],
+        1_700_000_001.5,
+    )
+    same = changes.with_users(log, with_times([(3, 2, 1_700_000_200)])).log
+    assert (same.times.tolist()[-1], same.time_unit) == (1_700_000_200, None)
+    small = changes.with_users(with_times([(1, 2, 3)]), with_times([(3, 2, 5)])).log
+    assert (small.times.tolist(), small.time_unit) == ([3, 5], None)
+    with pytest.raises(DataError, match="of one the unit is s, of the other it is not known"):
+        changes.with_users(log, with_times([(3, 2, 5)]))

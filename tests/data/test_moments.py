@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -37,7 +38,8 @@ def test_a_date_has_the_unit_of_the_log(unit):
 
 
 def test_a_number_stays_and_a_date_of_a_log_without_times_is_in_microseconds():
-    assert moment_in(DATES, np.int64(7)) == 7
+    number = np.int64(1_767_225_600_000_007)
+    assert moment_in(DATES, number) == number
     assert moment_in(Interactions.from_csr(ONES), "1970-01-02") == 86_400_000_000
 
 
@@ -49,8 +51,24 @@ def test_a_date_needs_a_known_unit():
 @pytest.mark.parametrize(
     "value",
     ["", "now", "today", "NaT", "2026-13-01", "x" * 100, float("nan"), float("inf"), 10**400, True, None, [],
-     np.datetime64("NaT")],
+     np.datetime64("NaT"), pd.NaT],
 )  # fmt: skip
 def test_what_is_no_moment(value):
     with pytest.raises(ParameterError, match=r"^the time = .{1,80}; expected a date such as '2026-05-01'"):
         moment_in(DATES, value, "the time = {}")
+
+
+@pytest.mark.parametrize("value", [20250201, 1_736_467_200, 0, -5, 1_736_467_200_000, 10**18, np.int64(7), 7.5])
+def test_a_number_that_is_no_time_of_a_log_of_dates(value):
+    with pytest.raises(ParameterError, match=r"at = .*unit us since 1970.*give a date such as .*1777593600000000"):
+        moment_in(DATES, value)
+
+
+def test_numbers_of_a_log_that_has_no_unix_times_stay():
+    small = Interactions.from_csr(ONES, times=[10, 20], time_unit="s")
+    unix = Interactions.from_csr(ONES, times=[1_700_000_000, 1_800_000_000])
+    assert moment_in(small, 20250201) == 20250201
+    assert moment_in(unix, 1_736_467_200) == 1_736_467_200
+    assert moment_in(unix, "1971-01-01") == 31_536_000
+    with pytest.raises(ParameterError, match="unit s since 1970"):
+        moment_in(unix, 20250201)

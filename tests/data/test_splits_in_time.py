@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,7 +65,8 @@ def test_the_latest_events_of_each_user_are_held_out(name, found, time):
 
 
 def times_of(log: mg.Interactions) -> dict:
-    pairs = [(user, item) for user in log.users for item in log.history(user)]
+    users = np.repeat(np.arange(log.n_users), np.diff(log.matrix.indptr))
+    pairs = list(zip(log.users.ids(users), log.items.ids(log.matrix.indices), strict=True))
     return dict(zip(pairs, zip(log.times.tolist(), log.latest.tolist(), strict=True), strict=True))
 
 
@@ -104,12 +106,33 @@ def test_no_last_time_of_train_is_that_of_a_held_out_event(name, found):
             assert last < held_out.get(user, np.inf) or last == first
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns", "h", "d", None])
+def test_temporal_takes_a_date_in_the_unit_of_the_log(unit):
+    days = np.array([20_089, 20_090, 20_091] * 2)  # 2025-01-01 to 2025-01-03
+    scale = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9, "h": 24, "d": 1, None: 86_400}
+    matrix = np.ones((2, 3), np.float32)
+    log = mg.Interactions.from_csr(sp.csr_array(matrix), times=days * scale[unit], time_unit=unit)
+    for at in ("2025-01-03", "2025-01-03T00:00:00Z", np.datetime64("2025-01-03", "ns"), int(days[2] * scale[unit])):
+        assert (splits.temporal(log, at=at).targets.times == days[2] * scale[unit]).all()
+    with pytest.raises(DataError, match=r"no event to test .* times of the log are 2025-01-01 .* 2025-01-03"):
+        splits.temporal(log, at="2025-02")
+    with pytest.raises(DataError, match="no event to learn from"):
+        splits.temporal(log, at="2024-02")
+
+
 def test_an_event_set_back_comes_before_those_at_its_first_time():
     found = [("a", "y", 1), ("a", "x", 1), ("a", "z", 2), ("a", "x", 5), ("a", "w", 6), ("b", "w", 1)]
     split = splits.temporal(read(found), at=5)
     assert in_order(split.train)["a"] == ["x", "y", "z"]
     assert split.train.last_times is None
     assert in_order(splits.latest(read([("a", n, 0) for n in "gfedc"])).train)["a"] == list("gfed")
+
+
+@pytest.mark.parametrize("others", [[("v", "c", 1), ("v", "a", 30)], [("v", "c", 1), ("v", "b", 1), ("v", "a", 30)]])
+def test_an_event_set_back_comes_first_whatever_the_ties_of_others(others):
+    log = read([("u", "a", 5), ("u", "b", 5), ("u", "b", 20), ("u", "c", 6), *others])
+    assert (log.order is None) == (len(others) == 2)
+    assert in_order(splits.temporal(log, at=10).train)["u"] == list("bac")
 
 
 def test_a_log_without_order_has_no_latest_events():
@@ -207,3 +230,8 @@ def test_seen_items_count_in_sessions(tmp_path):
     popular = np.argsort(-np.bincount(split.train.matrix.indices, minlength=4), kind="stable").tolist()
     ranks = [popular.index(item) + 1 for item in (1, 3)]
     assert result.value("popularity", "mrr@20") == pytest.approx(np.mean([1 / rank for rank in ranks]))
+
+
+def test_a_file_of_sessions_with_sorted_items_is_in_order(tmp_path):
+    np.savez(tmp_path / "s.npz", user=[0, 0, 1, 1, 1], item=[0, 1, 0, 1, 2], n_train_users=1, shape=[2, 3])
+    assert asked(splits.sessions(tmp_path / "s.npz")) == {"1 / 1": ([0], 1), "1 / 2": ([0, 1], 2)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -186,3 +188,57 @@ def test_a_log_without_order_serves_lists_only(world):
     assert len(model.recommend(histories=[[3, 4]], k=2)) == 2
     with pytest.raises(DataError, match="neither times nor an order"):
         model.recommend([3])
+
+
+@pytest.mark.parametrize(("parameters", "what"), [({"half_life": "30d"}, "times"), ({"recency": 1}, "order")])
+def test_an_update_that_would_drop_the_times_that_a_recency_needs_is_refused(parameters, what):
+    model = mg.EASE(l2=100, **parameters).fit(mg.sample())
+    with pytest.raises(DataError, match=f"the new events have no {what}: read them with time=.*not changed") as caught:
+        model.add_users([("zoe", "The Cobalt Lighthouse")])
+    assert '"order"' not in str(caught.value)
+    assert next(iter(parameters)) in str(caught.value)
+    assert len(model.recommend(["ivan-0001"])) == 10
+
+
+def test_an_update_notes_that_it_drops_times():
+    model = mg.EASE(l2=100).fit(mg.sample()).add_users([("zoe", "The Cobalt Lighthouse")])
+    assert "the times of all events were dropped" in model.report_.note
+    assert "dropped" not in model.add_users([("yan", "The Cobalt Lighthouse")]).report_.note
+
+
+def dates():
+    sample = mg.sample()
+    return replace(sample, times=sample.times * 10**6, time_unit="us")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        mg.EASE(half_life=30),
+        mg.ItemKNN(half_life="30"),
+        mg.EASE(recency=1, recency_unit=30),
+        mg.EASE(decay=1, decay_unit=30),
+        mg.SLIST(training_half_life=30),
+        mg.Popularity(half_life=30),
+    ],
+    ids=repr,
+)
+def test_a_span_without_a_unit_is_refused_where_the_times_are_dates(model):
+    with pytest.raises(ParameterError, match="30 is a span of time without a unit .*'30d' for days"):
+        model.fit(dates())
+
+
+def test_a_half_life_on_a_log_without_times(log):
+    plain = replace(log, times=None, time_unit=None)
+    with pytest.warns(
+        mg.errors.MonogramWarning, match="half_life = '3d' .* has no times: known users cannot be ranked"
+    ):
+        model = mg.EASE(half_life="3d").fit(plain)
+    assert len(model.recommend(histories=[[(ITEMS[0], "2025-01-01")]]))
+    _, split = mg.splits.holdout(plain)
+    for parameters, words in (({"half_life": "3d"}, "half_life = '3d'"), ({"recency": 0.5}, "recency = 0.5")):
+        with pytest.raises(DataError, match=f"{words} .*events of test users"):
+            mg.evaluate(mg.EASE(**parameters), split, progress=lambda name: pytest.fail("fitted"))
+        with pytest.raises(DataError, match=f"{words} .*events of test users"):
+            space = {"ease": {name: [value] for name, value in parameters.items()}}
+            mg.tune(plain, models="ease", space=space, budget="2 settings", progress=lambda state: pytest.fail("ran"))

@@ -182,6 +182,28 @@ def test_dates_and_numbers_are_the_same_times():
         np.testing.assert_allclose(given_histories(log, other, rule, moment).weights[:3], wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
+def test_a_datetime64_of_any_unit_is_a_date(unit):
+    days = np.array(["2025-01-01", "2025-01-02", "2025-01-04"] * 2, f"datetime64[{unit}]")
+    log, rule, at = timed_log(days), Recency(half_life="1d"), np.datetime64("2025-01-05", unit)
+    for asked in (at, np.array(at)):
+        np.testing.assert_allclose(known_users([0], log, rule, asked).weights, 0.5 ** np.array([4, 3, 1]))
+    dated = [list(zip("abc", days[:3], strict=True))]
+    np.testing.assert_allclose(given_histories(dated, log, rule, at).weights, 0.5 ** np.array([4, 3, 1]))
+    np.testing.assert_allclose(given_histories(dated, log, rule).weights, 0.5 ** np.array([3, 2, 0]))
+
+
+def test_numbers_that_are_no_times_of_a_log_of_dates_are_refused():
+    log = timed_log(np.array(["2025-01-01", "2025-01-02", "2025-01-04"] * 2, "datetime64[D]"))
+    for rule in (Recency(half_life="1d"), NO_RECENCY):
+        with pytest.raises(ParameterError, match="at = 20250201, but the log's times are"):
+            known_users([0], log, rule, 20250201)
+    with pytest.raises(ParameterError, match="history 0 has the time 1736467200, but"):
+        given_histories([[("a", 1_736_467_200)]], log, Recency(half_life="1d"))
+    with pytest.raises(ParameterError, match="history 1 has the time 5, but"):
+        given_histories(timed_log([1_735_700_000_000_000] * 3 + [5] * 3), log, Recency(half_life="1d"))
+
+
 def test_times_serve_a_log_without_them():
     log = mg.Interactions.from_csr(sp.csr_array(np.ones((2, 3), np.float32)), items=["a", "b", "c"])
     history = [("a", "2024-01-01"), ("b", "2024-01-03")]

@@ -331,7 +331,7 @@ def test_clicks_of_a_model_that_measures_ages_in_time_are_of_one_moment(open_pag
     page.goto("about:blank")
     page.goto(f"{service.url}/#{quote(json.dumps({'history': items(log, 2), 'model': 'deql'}))}")
     expect(page.locator(".list ol > li")).to_have_count(10)
-    assert asked[-1]["histories"] == [[{"item": item, "time": 0} for item in items(log, 2)]]
+    assert asked[-1]["histories"] == [[{"item": item, "time": "2000-01-01"} for item in items(log, 2)]]
 
 
 def test_a_known_user_has_the_weights_of_the_log(open_page, log, service):

@@ -12,6 +12,7 @@ import typer
 
 from monogram.cli.flags import without_none
 from monogram.data import options
+from monogram.data.moments import check_moment
 from monogram.data.splits import PROTOCOLS
 from monogram.errors import ParameterError, one_of
 
@@ -69,7 +70,7 @@ class Protocol:
         chosen = without_none(values)
         check_flags(name, chosen, defaults)
         checks = {"share": options.check_share, "users": options.check_users, "part": options.check_part}
-        for argument, check in (checks | {"at": options.moment}).items():
+        for argument, check in (checks | {"at": check_moment}).items():
             if argument in chosen:
                 check(chosen[argument])
         options.check_seed(seed)
@@ -84,7 +85,8 @@ class Protocol:
             raise ParameterError(
                 f"the protocol {self.name} reads fixed lists from an npz file: it has no columns to name"
             )
-        rows = self.name == "sessions" and not columns and Path(log).suffix.lower() == ".npz"
+        named = {name for name, value in columns.items() if (name, value) != ("time", "order")}  # the rows are in order
+        rows = self.name == "sessions" and not named and Path(log).suffix.lower() == ".npz"
         return rows or self._split.__name__ == "public"
 
     def split(self, log: Any) -> Any:

@@ -113,7 +113,7 @@ def _with_common_times(log: Interactions, more: Interactions) -> tuple[Interacti
     converted, unit = in_common_unit(more.times, more.time_unit, log.times, log.time_unit)
     last_times = more.last_times
     if last_times is not None:
-        last_times = in_common_unit(last_times, more.time_unit, log.times, log.time_unit)[0]
+        last_times = in_common_unit(last_times, more.unit_of_times, log.times, log.unit_of_times)[0]
     return replace(log, time_unit=unit), replace(more, times=converted, last_times=last_times, time_unit=unit)
 
 

@@ -188,10 +188,11 @@ def set_back(data: Interactions, before: NDArray[Any]) -> Interactions:
     late = (latest >= before) & (latest != times)
     if not late.any():
         return data
-    last_times, order = np.where(late, times, latest), data.order
-    if order is not None:
-        key = np.empty(len(order), np.int64)
-        key[np.lexsort((np.where(late, -1, order), last_times))] = np.arange(len(order))
-        order = ranks(data.matrix, key)
+    last_times = np.where(late, times, latest)
+    key = np.empty(len(last_times), np.int64)
+    key[np.lexsort((np.where(late, -1, data.positions), last_times))] = np.arange(len(key))
+    order: NDArray[np.int32] | None = ranks(data.matrix, key)
+    if data.order is None and np.array_equal(order, ranks(data.matrix, last_times)):
+        order = None  # the times alone decide
     repeated = bool((last_times != times).any())
     return replace(data, last_times=last_times if repeated else None, order=order)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from monogram.data.id_arrays import Id
-from monogram.data.spans import Span, check_time_unit, in_unit_of, unix_unit
+from monogram.data.spans import UNIX, Span, check_time_unit, in_unit_of, unix_unit
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, Message, Option, ParameterError, UnknownIdError
 
@@ -169,6 +169,14 @@ class Interactions:
     def unit_of_times(self) -> str | None:
         """`time_unit`, or the unit of times that look like Unix times; None where it is not known."""
         return self.time_unit or (None if self.latest is None else unix_unit(self.latest))
+
+    @cached_property
+    def unix_range(self) -> tuple[float, float] | None:
+        """The years 1980 to 2100 in the unit of the times, where all times are in between; else None."""
+        if self.latest is None or not len(self.latest) or self.unit_of_times is None:
+            return None
+        low, high = (in_unit_of(Span(seconds, "s"), self.latest, self.unit_of_times) for seconds in UNIX)
+        return (low, high) if low <= self.latest.min() and self.latest.max() <= high else None
 
     @property
     def has_order(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Any
 
 import numpy as np
@@ -33,15 +32,3 @@ def check_part(part: Any) -> None:
     """Raise ParameterError unless a part is "test" or "validation"."""
     if part not in ("test", "validation"):
         raise ParameterError(f"part = {part!r}; expected 'test' or 'validation'")
-
-
-def moment(at: Any) -> Any:
-    """A time as a number; dates become microseconds since 1970."""
-    if isinstance(at, str | date | np.datetime64):
-        try:
-            return int(np.array(at, "datetime64[us]").astype(np.int64))
-        except ValueError as error:
-            raise ParameterError(f"at = {at!r}; expected a date such as '2025-06-01', or a number") from error
-    if isinstance(at, bool) or not isinstance(at, int | float | np.number):
-        raise ParameterError(f"at = {at!r}; expected a date such as '2025-06-01', or a number")
-    return at

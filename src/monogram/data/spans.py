@@ -16,7 +16,8 @@ NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 6 * 10**10,
 TIME_UNITS = tuple(NANOSECONDS)  # of the times of a log
 UNIX = (3.155e8, 4.102e9)  # seconds from 1970 to 1980 and to 2100: numbers in between are taken as Unix times
 EXPECTED = "a duration such as '7d', '12h' or '30min', a number of events such as '5 events', or a number"
-_TEXT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*")
+LONGEST = 40  # characters of a text
+_TEXT = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*")
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,18 @@ def parse_span(value: Any, name: str = "span") -> Span:
     if isinstance(value, Span):
         return value
     amount, unit = _parts(value)
+    amount *= SECONDS.get(unit or "", 1.0)
     if not 0 < amount < float("inf") or unit is None:
-        raise ParameterError(f"{name} = {value!r}; expected {EXPECTED}, above 0")
-    return Span(amount * SECONDS.get(unit, 1.0), "s" if unit in SECONDS else unit)
+        shown = repr(value)
+        shown = shown if len(shown) <= LONGEST + 2 else f"{shown[:LONGEST]}…"
+        raise ParameterError(f"{name} = {shown}; expected {EXPECTED}, above 0")
+    return Span(amount, "s" if unit in SECONDS else unit)
 
 
 def _parts(value: Any) -> tuple[float, str | None]:
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        return float(value), ""
-    match = _TEXT.fullmatch(value) if isinstance(value, str) else None
+        return (float(value), "") if abs(value) < 1e300 else (0.0, None)
+    match = _TEXT.fullmatch(value) if isinstance(value, str) and len(value) <= LONGEST else None
     if match is None:
         return 0.0, None
     unit = match[2].lower()
@@ -74,8 +78,14 @@ def in_unit_of(span: Span, times: NDArray[Any], time_unit: str | None) -> float:
     """A span that counts no events, as a number in the unit of the times of a log.
 
     Where the log does not say its unit, numbers in the range of Unix times (1980 to 2100) in seconds, milliseconds,
-    microseconds or nanoseconds are taken as such.
+    microseconds or nanoseconds are taken as such. ParameterError for a span without a unit where the times are dates
+    (microseconds).
     """
+    if span.unit == "" and time_unit == "us":
+        raise ParameterError(
+            f"{span} is a span of time without a unit (half_life, recency_unit, training_half_life or decay_unit), but the "
+            f"log's times are dates, in microseconds; expected a duration: '{span}d' for days, '{span}us' for microseconds"
+        )
     if span.unit == "":
         return span.amount
     unit = time_unit or unix_unit(times)
@@ -105,22 +115,22 @@ def in_common_unit(
 ) -> tuple[NDArray[Any], str | None]:
     """Times in the unit of others, and that unit; units that are not given are recognised where possible.
 
-    DataError where one unit was given and the other is not known.
+    DataError where one unit is known and the other is not.
     """
-    if unit == unit_of_others or not len(times) or not len(others):
+    if not len(times) or not len(others):
         return times, unit_of_others if unit_of_others is not None else unit
     known, wanted = unit or unix_unit(times), unit_of_others or unix_unit(others)
+    if known == wanted:
+        return times, wanted if unit or unit_of_others else None
     if known is None or wanted is None:
         raise DataError(
             Message(
-                f"the times of two logs are put together: of one the unit is {unit or unit_of_others}, of the other it "
+                f"the times of two logs are put together: of one the unit is {known or wanted}, of the other it "
                 "is not known (they are numbers and no Unix times); name it when the log is read, with ",
                 Option("time_unit", '"s"'),
                 f" (one of {', '.join(TIME_UNITS)})",
             )
         )
-    if known == wanted:
-        return times, wanted
     factor, rest = divmod(NANOSECONDS[known], NANOSECONDS[wanted])
     exact = times.dtype.kind == "i" and not rest and float(np.abs(times).max()) * factor < 2.0**62
     return times * factor if exact else times * (NANOSECONDS[known] / NANOSECONDS[wanted]), wanted

@@ -18,7 +18,8 @@ from monogram.data.held_out import Audit as Audit
 from monogram.data.held_out import Split as Split
 from monogram.data.held_out import split_of, within
 from monogram.data.interactions import Interactions
-from monogram.data.options import check_part, check_seed, check_share, check_users, moment
+from monogram.data.moments import moment_in, range_of
+from monogram.data.options import check_part, check_seed, check_share, check_users
 from monogram.data.parts import part_of, rows_of
 from monogram.data.readers import as_interactions, read
 from monogram.data.sessions import sessions as sessions
@@ -57,8 +58,8 @@ def temporal(log: Any, at: Any = None, share: float = 0.2) -> Split:
 
     Parameters
     ----------
-    at : the time of the split: a date (datetime, or text such as "2025-06-01") where the log has dates, else a number
-        in the unit of `log.times`; by default the time after which `share` of the events come
+    at : the time of the split: a date (datetime, or text such as "2025-06-01") where the unit of the log's times is
+        known, or a number in the unit of `log.times`; by default the time after which `share` of the events come
 
     Notes
     -----
@@ -71,8 +72,14 @@ def temporal(log: Any, at: Any = None, share: float = 0.2) -> Split:
     if at is None:
         check_share(share)
         at = float(np.quantile(times, 1 - share))
-    at = moment(at)
-    return within("temporal", data, times >= at, before=np.full(data.n_users, at))
+    at = moment_in(data, at)
+    targets = times >= at
+    if targets.all() or not targets.any():
+        raise DataError(
+            f"temporal leaves no event to {'learn from' if targets.all() else 'test'} in this log: the split is at "
+            f"{at:.16g}, and the times of the log are {range_of(data)}; give a time in between"
+        )
+    return within("temporal", data, targets, before=np.full(data.n_users, at))
 
 
 def latest(log: Any, share: float = 0.2) -> Split:

@@ -16,12 +16,12 @@ import numpy as np
 from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.data.spans import EVENT, parse_span
+from monogram.data.spans import EVENT, in_unit_of, parse_span
 from monogram.engine.runtime import jit, parallel
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import silent
-from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
+from monogram.errors import DataError, Message, MonogramWarning, NotFittedError, Option, ParameterError, UnknownIdError
 from monogram.models import alternatives, clusters, expansion, parameters
 from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.context import (
@@ -117,8 +117,8 @@ class Recommender:
 
     def recency_rule(self) -> Recency:
         """How the events of a history are weighted by their age."""
-        half_life = None if self.half_life is None else parse_span(self.half_life)
-        return Recency(self.recency, parse_span(self.recency_unit), half_life)
+        half_life = None if self.half_life is None else parse_span(self.half_life, "half_life")
+        return Recency(self.recency, parse_span(self.recency_unit, "recency_unit"), half_life)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; a parameter of a fitted model is read-only, because the weights depend on it."""
@@ -205,6 +205,7 @@ class Recommender:
         options["neighbours"] = check_neighbours(neighbours, options["solver"], self.solvers)
         options |= {"expand": expansion.check(self, expand, options["solver"], cluster)}
         inputs = self.inputs(log)
+        self._check_recency(inputs.log)
         with clusters.connection(cluster) as connected:
             scratch = scratch_folder(scratch, solver)
             return self.fit_from(inputs, FitOptions.parse(memory=memory, scratch=scratch, cluster=connected, **options))
@@ -310,6 +311,36 @@ class Recommender:
         if self.needs_order:
             _ = inputs.log.positions  # so it is here; the fit uses them
         return inputs
+
+    def _check_recency(self, log: Interactions) -> None:
+        """Raise where the ages of events, in time, cannot be measured on the log's times; warn where it has none."""
+        rule = self.recency_rule()
+        if not rule.active or rule.span.in_events:
+            return
+        if log.latest is not None:
+            in_unit_of(rule.span, log.latest, log.unit_of_times)
+            return
+        warnings.warn(
+            f"{rule.setting} measures ages in time, but this log has no times: known users cannot be ranked, only "
+            "histories given with times; name the column of times when the log is read",
+            MonogramWarning,
+            stacklevel=3,
+        )
+
+    def require_ages(self, log: Interactions) -> None:
+        """DataError, which names the parameter, where the ages of the events of a log are used but not known."""
+        rule = self.recency_rule()
+        if not rule.active or (log.has_order if rule.span.in_events else log.latest is not None):
+            return
+        what = "neither times nor an order" if rule.span.in_events else "no times"
+        raise DataError(
+            Message(
+                f"{rule.setting} weights the events of test users by their age, but this log has {what}; name the "
+                "column of times when it is read, with ",
+                Option("time"),
+                f", or leave {rule.setting.partition(' ')[0]} out",
+            )
+        )
 
     def _gram_recipe(self) -> GramRecipe | None:
         """The recipe of the Gram matrix that the fit uses; None where it uses none."""

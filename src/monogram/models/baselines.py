@@ -42,7 +42,7 @@ class Popularity(Recommender):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.half_life is not None and parse_span(self.half_life).in_events:
+        if self.half_life is not None and parse_span(self.half_life, "half_life").in_events:
             raise ParameterError(
                 f"half_life = {self.half_life!r}; expected a duration such as '30d', or a number in the unit of the "
                 "log's times: the age of an event is measured from the latest event of all users"
@@ -71,7 +71,7 @@ def _halvings(log: Interactions, half_life: str) -> Float64:
                 ", or leave half_life out",
             )
         )
-    ages = (latest.max() - latest) / in_unit_of(parse_span(half_life), latest, log.time_unit)
+    ages = (latest.max() - latest) / in_unit_of(parse_span(half_life, "half_life"), latest, log.unit_of_times)
     return np.asarray(0.5**ages)
 
 

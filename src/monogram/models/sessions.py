@@ -74,7 +74,7 @@ class SLIST(Recommender):
         """The weight w of each session; None where all are 1."""
         if self.training_half_life is None:
             return None
-        span = parse_span(self.training_half_life)
+        span = parse_span(self.training_half_life, "training_half_life")
         if span.in_events:
             raise ParameterError(
                 f"training_half_life = {self.training_half_life!r}; expected a duration such as '30d', or a number in "

@@ -26,4 +26,4 @@ class TimeKernelParameters:
 
     def recipe(self, user_power: float = 0.0) -> GramRecipe:
         """The recipe of S with these parameters."""
-        return GramRecipe(user_power, self.decay, parse_span(self.decay_unit), self.floor)
+        return GramRecipe(user_power, self.decay, parse_span(self.decay_unit, "decay_unit"), self.floor)

@@ -14,6 +14,7 @@ from monogram import ranking
 from monogram.data import changes
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
+from monogram.data.spans import Span
 from monogram.engine.inverse import local, matrix_free
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime import parallel
@@ -120,6 +121,15 @@ def check(model: Recommender) -> None:
 def _update(model: Model, after: changes.Changed, options: UpdateOptions) -> Model:
     """Update a model in place to a changed log, or refit it; after an error the model is as before."""
     _require_times(model, after.log)
+    lost = _lost(model.log_, after.log)
+    model = _carry_out(model, after, options)
+    if lost:
+        model.report_ = replace(model.report_, note="; ".join(filter(None, [model.report_.note, lost])))
+    return model
+
+
+def _carry_out(model: Model, after: changes.Changed, options: UpdateOptions) -> Model:
+    """Update a model whose new log has what the model needs, or refit it."""
     if model.weights_.solver == matrix_free.NAME:
         return _refit(model, after.log, "the weights of a matrix-free model are its log, which changed", options)
     if model.weights_.solver == local.NAME:
@@ -141,21 +151,40 @@ def _update(model: Model, after: changes.Changed, options: UpdateOptions) -> Mod
     return model
 
 
+def _lost(before: Interactions, log: Interactions) -> str:
+    """What the log of a model loses in an update, as a note; an empty text where nothing is lost."""
+    if before.times is not None and log.times is None:
+        kept = ", their order is kept" if log.has_order else ""
+        return f"the new events have no times: the times of all events were dropped{kept}"
+    if before.has_order and not log.has_order:
+        return "the new events have no order: the order of all events was dropped"
+    return ""
+
+
 def _require_times(model: FullRank, log: Interactions) -> None:
-    """Raise DataError where a time kernel needs times or an order that the changed log does not have."""
-    recipe = model.formula().recipe
-    what = "order" if recipe.decay_unit.in_events else "times"
-    if not recipe.timed or (log.has_order if recipe.decay_unit.in_events else log.times is not None):
+    """Raise DataError where a time kernel or a recency needs times or an order that the changed log does not have."""
+    recipe, recency = model.formula().recipe, model.recency_rule()
+    if recipe.timed:
+        setting = f"decay = {recipe.decay:g} in units of {recipe.decay_unit}"
+        _require(model, log, recipe.decay_unit, setting, "fit a model with decay = 0")
+    had = model.log_.has_order if recency.span.in_events else model.log_.times is not None
+    if recency.active and had:
+        _require(model, log, recency.span, recency.setting, f"fit a model without {recency.setting.partition(' ')[0]}")
+
+
+def _require(model: FullRank, log: Interactions, span: Span, setting: str, otherwise: str) -> None:
+    """Raise DataError where a changed log does not have the times or the order in which a span is measured."""
+    what = "order" if span.in_events else "times"
+    if log.has_order if span.in_events else log.times is not None:
         return
-    had = model.log_.has_order if recipe.decay_unit.in_events else model.log_.times is not None
+    had = model.log_.has_order if span.in_events else model.log_.times is not None
     which = "the new events have" if had else "the log of this model has"
-    way = Option("time", '"order"') if recipe.decay_unit.in_events else Option("time")
+    by_rows = span.in_events and model.log_.times is None  # beside times, an order alone would drop the times
     raise DataError(
         Message(
-            f"this {type(model).__name__} has decay = {recipe.decay:g} in units of {recipe.decay_unit}, but {which} "
-            f"no {what}: read them with ",
-            way,
-            ", or fit a model with decay = 0; this one was not changed",
+            f"this {type(model).__name__} has {setting}, but {which} no {what}: read them with ",
+            Option("time", '"order"') if by_rows else Option("time"),
+            f", or {otherwise}; this one was not changed",
         )
     )
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.data.moments import moment_in
-from monogram.data.spans import in_unit_of
+from monogram.data.spans import in_unit_of, unix_unit
 from monogram.engine.runtime.arrays import Float64, Indices
 from monogram.errors import ParameterError
 from monogram.ranking.events import EVENT_FORM
-from monogram.ranking.ids import as_python, short_repr
+from monogram.ranking.ids import as_moment, short_repr
 from monogram.ranking.recency import Recency
 
 FEW = 256  # users up to whom the order of their events is computed without that of all events of the log
@@ -130,7 +130,7 @@ class Aging:
         """The unit of age in that of given times: the log's, where it has times."""
         if self.log.latest is not None:
             return self._unit
-        return in_unit_of(self.recency.span, times, None)
+        return in_unit_of(self.recency.span, times, unix_unit(times))
 
 
 def weighted(weights: NDArray[np.float32], factors: Float64) -> NDArray[np.float32]:
@@ -142,9 +142,12 @@ def _moments(values: Any, log: Interactions, subject: str) -> NDArray[Any]:
     """Times of a caller in the unit of the log's times; `subject` is what an error message says of one of them."""
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         values = np.array([_moment(value, log, subject) for value in values])
+    elif len(values):
+        for extreme in (values.min(), values.max()):
+            _moment(extreme, log, subject)
     return np.asarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
 
 
 def _moment(value: Any, log: Interactions, subject: str) -> int | float:
     """A time of a caller, a date or a number, in the unit of the log's times."""
-    return moment_in(log, as_python(value), subject)
+    return moment_in(log, as_moment(value), subject)

@@ -11,7 +11,7 @@ from monogram.data.interactions import Interactions
 from monogram.data.spans import SECONDS
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import ParameterError
-from monogram.ranking.ids import IdScalar, as_python, id_list, is_matrix, short_repr, shorten
+from monogram.ranking.ids import IdScalar, as_moment, as_python, id_list, is_matrix, short_repr, shorten
 from monogram.ranking.recency import Recency
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -109,7 +109,7 @@ def _events(events: list[tuple[Any, Any, Any]], position: int) -> History:
     ids = id_list([item for item, _, _ in events], f"history {position}")
     weighted = [(id_, 1.0 if weight is None else weight) for id_, (_, _, weight) in zip(ids, events, strict=True)]
     weights = _weights(weighted, position) if any(weight is not None for _, _, weight in events) else None
-    return ids, weights, [as_python(time) for _, time, _ in events]
+    return ids, weights, [as_moment(time) for _, time, _ in events]
 
 
 def _weights(weighted: Sequence[tuple[Any, Any]], position: int) -> Float64:

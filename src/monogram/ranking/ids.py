@@ -45,6 +45,13 @@ def as_python(value: Any) -> Any:
     return value.to_pylist() if isinstance(value, pa.Array | pa.ChunkedArray) else value
 
 
+def as_moment(value: Any) -> Any:
+    """A time as `as_python` gives it, but a datetime64 unchanged: of nanoseconds `item()` would be a plain number."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    return value if isinstance(value, np.datetime64) else as_python(value)
+
+
 def is_collection(value: Any) -> bool:
     """Whether a value is a collection; any other value is an id, known or unknown."""
     return not isinstance(value, IdScalar) and (isinstance(value, Iterable) or not isinstance(value, Hashable))

@@ -123,15 +123,18 @@ function changed(name) {
   return moved.length ? { parameters: Object.fromEntries(moved) } : {};
 }
 
-// Whether the model measures the age of events in time, not in events: the clicks of this page are of one moment.
-function agesInTime(name) {
+// The one moment of the clicks of this page where the model measures the age of events in time; undefined where it counts
+// events. A duration needs a log with dates, or with times of a known unit; a number serves a log without.
+function momentOfClicks(name) {
   const { half_life: halfLife, recency_unit: unit } = cards.get(name)?.parameters ?? {};
   const span = name in state.recency ? unit : halfLife ?? unit;
-  return span !== undefined && !span.endsWith("event") && !span.endsWith("events");
+  if (span === undefined || span.endsWith("event") || span.endsWith("events")) return undefined;
+  return /[a-z]$/.test(span) ? "2000-01-01" : 0;
 }
 
 function requestFor(name) {
-  const clicked = agesInTime(name) ? state.history.map((item) => ({ item, time: 0 })) : state.history;
+  const time = momentOfClicks(name);
+  const clicked = time === undefined ? state.history : state.history.map((item) => ({ item, time }));
   const subject = state.mode === "user" ? { users: [state.user] } : { histories: [clicked] };
   return { model: name, ...subject, k: K, explain: 100, with_history: true, ...changed(name) };
 }

@@ -52,7 +52,7 @@ def _timing(events: Sequence[LogChange], log: Interactions, places: NDArray[Any]
     np.maximum.at(last, places, times)
     order = np.empty(size, np.int32)
     order[np.lexsort((arrival, last))] = np.arange(size)
-    return {"times": first, "last_times": last, "order": order, "time_unit": log.time_unit}
+    return {"times": first, "last_times": last, "order": order, "time_unit": log.unit_of_times}
 
 
 def _times(events: Sequence[LogChange], log: Interactions) -> NDArray[Any]:
