@@ -152,7 +152,10 @@ def test_times_are_put_into_the_unit_of_the_log():
 def test_unix_times_of_different_units_are_converted_where_neither_unit_was_given():
     log = with_times([(1, 2, 1_700_000_000), (2, 2, 1_700_000_100)])
     added = changes.with_users(log, with_times([(3, 2, 1_700_000_000_500), (3, 2, 1_700_000_001_500)])).log
-    assert (added.times.tolist(), added.latest.tolist()[-1]) == ([*log.times.tolist(), 1_700_000_000.5], 1_700_000_001.5)
+    assert (added.times.tolist(), added.latest.tolist()[-1]) == (
+        [*log.times.tolist(), 1_700_000_000.5],
+        1_700_000_001.5,
+    )
     same = changes.with_users(log, with_times([(3, 2, 1_700_000_200)])).log
     assert (same.times.tolist()[-1], same.time_unit) == (1_700_000_200, None)
     small = changes.with_users(with_times([(1, 2, 3)]), with_times([(3, 2, 5)])).log

@@ -26,6 +26,8 @@ def test_an_amount_that_is_not_finite_in_seconds_is_refused(value):
         parse_span(value, "decay_unit")
 
 
-@pytest.mark.parametrize(("text", "shown"), [("1.d", "1d"), (".5 h", "30min"), ("1e2", "100"), (" 2 Events ", "2 events")])
+@pytest.mark.parametrize(
+    ("text", "shown"), [("1.d", "1d"), (".5 h", "30min"), ("1e2", "100"), (" 2 Events ", "2 events")]
+)
 def test_forms_of_a_span(text, shown):
     assert str(parse_span(text)) == shown

@@ -226,3 +226,19 @@ def dates():
 def test_a_span_without_a_unit_is_refused_where_the_times_are_dates(model):
     with pytest.raises(ParameterError, match="30 is a span of time without a unit .*'30d' for days"):
         model.fit(dates())
+
+
+def test_a_half_life_on_a_log_without_times(log):
+    plain = replace(log, times=None, time_unit=None)
+    with pytest.warns(
+        mg.errors.MonogramWarning, match="half_life = '3d' .* has no times: known users cannot be ranked"
+    ):
+        model = mg.EASE(half_life="3d").fit(plain)
+    assert len(model.recommend(histories=[[(ITEMS[0], "2025-01-01")]]))
+    _, split = mg.splits.holdout(plain)
+    for parameters, words in (({"half_life": "3d"}, "half_life = '3d'"), ({"recency": 0.5}, "recency = 0.5")):
+        with pytest.raises(DataError, match=f"{words} .*events of test users"):
+            mg.evaluate(mg.EASE(**parameters), split, progress=lambda name: pytest.fail("fitted"))
+        with pytest.raises(DataError, match=f"{words} .*events of test users"):
+            space = {"ease": {name: [value] for name, value in parameters.items()}}
+            mg.tune(plain, models="ease", space=space, budget="2 settings", progress=lambda state: pytest.fail("ran"))

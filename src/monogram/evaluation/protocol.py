@@ -78,7 +78,10 @@ def evaluate(
     values: dict[str, Float64] = {}
     catalogue: dict[str, dict[str, float]] = {}
     check_seed(seed)
-    for name, model in _named(models).items():
+    named = _named(models)
+    for model in named.values():
+        model.require_ages(split.histories)
+    for name, model in named.items():
         if progress:
             progress(name)
         unfitted = "weights_" not in model.__dict__

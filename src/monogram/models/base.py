@@ -21,7 +21,7 @@ from monogram.engine.runtime import jit, parallel
 from monogram.engine.runtime import memory as memory_
 from monogram.engine.runtime.arrays import Float64
 from monogram.engine.runtime.progress import silent
-from monogram.errors import MonogramWarning, NotFittedError, ParameterError, UnknownIdError
+from monogram.errors import DataError, Message, MonogramWarning, NotFittedError, Option, ParameterError, UnknownIdError
 from monogram.models import alternatives, clusters, expansion, parameters
 from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.context import (
@@ -311,10 +311,34 @@ class Recommender:
         return inputs
 
     def _check_recency(self, log: Interactions) -> None:
-        """Raise where the ages of events, in time, cannot be measured on the log's times."""
+        """Raise where the ages of events, in time, cannot be measured on the log's times; warn where it has none."""
         rule = self.recency_rule()
-        if rule.active and not rule.span.in_events and log.latest is not None:
+        if not rule.active or rule.span.in_events:
+            return
+        if log.latest is not None:
             in_unit_of(rule.span, log.latest, log.unit_of_times)
+            return
+        warnings.warn(
+            f"{rule.setting} measures ages in time, but this log has no times: known users cannot be ranked, only "
+            "histories given with times; name the column of times when the log is read",
+            MonogramWarning,
+            stacklevel=3,
+        )
+
+    def require_ages(self, log: Interactions) -> None:
+        """DataError, which names the parameter, where the ages of the events of a log are used but not known."""
+        rule = self.recency_rule()
+        if not rule.active or (log.has_order if rule.span.in_events else log.latest is not None):
+            return
+        what = "neither times nor an order" if rule.span.in_events else "no times"
+        raise DataError(
+            Message(
+                f"{rule.setting} weights the events of test users by their age, but this log has {what}; name the "
+                "column of times when it is read, with ",
+                Option("time"),
+                f", or leave {rule.setting.partition(' ')[0]} out",
+            )
+        )
 
     def _gram_recipe(self) -> GramRecipe | None:
         """The recipe of the Gram matrix that the fit uses; None where it uses none."""

@@ -167,11 +167,9 @@ def _require_times(model: FullRank, log: Interactions) -> None:
     if recipe.timed:
         setting = f"decay = {recipe.decay:g} in units of {recipe.decay_unit}"
         _require(model, log, recipe.decay_unit, setting, "fit a model with decay = 0")
-    power = f"recency = {recency.power:g} in units of {recency.unit}"
-    setting = power if recency.half_life is None else f"half_life = '{recency.half_life}'"
     had = model.log_.has_order if recency.span.in_events else model.log_.times is not None
     if recency.active and had:
-        _require(model, log, recency.span, setting, f"fit a model without {setting.partition(' ')[0]}")
+        _require(model, log, recency.span, recency.setting, f"fit a model without {recency.setting.partition(' ')[0]}")
 
 
 def _require(model: FullRank, log: Interactions, span: Span, setting: str, otherwise: str) -> None:

@@ -45,6 +45,13 @@ class Recency:
         """The unit of the ages that `factors` takes."""
         return self.unit if self.half_life is None else self.half_life
 
+    @property
+    def setting(self) -> str:
+        """The parameter that sets the rule, and its value, for a message."""
+        if self.half_life is not None:
+            return f"half_life = '{self.half_life}'"
+        return f"recency = {self.power:g} in units of {self.unit}"
+
     def factors(self, ages: Float64) -> Float64:
         """The factor at ages, in units of `span`; an age below 0 counts as 0."""
         ages = np.maximum(ages, 0.0)

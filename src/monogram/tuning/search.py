@@ -199,6 +199,9 @@ class ModelSearch:
             )
             for name in dict.fromkeys([*names, *baselines])
         }
+        for name in space:
+            for setting in spaces.coarse(name, self.spaces[name]):
+                setting.make().require_ages(task.split.histories)
         by_optuna = {name: axes for name, axes in self.spaces.items() if tpe.needs_optuna(name, axes)}
         self.proposals = tpe.proposals(by_optuna, study, seed)
         self._shares = dict.fromkeys((name for name in self.spaces if name not in self.proposals), 1.0)

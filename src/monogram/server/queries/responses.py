@@ -218,11 +218,10 @@ Timed = schemas.Recommend | schemas.Score | schemas.Explain
 def requested_histories(served: ServedModel, request: Timed, users: Any, histories: Any) -> Histories:
     """The rows of a request: of the users, or of the histories, whichever is set, with the weights of the recency."""
     log, recency = served.model.log_, served.recency(request.parameters)
-    at = None if request.at is None else moment_in(log, request.at)
     if histories is UNSET:
-        return ranking.user_histories(users, log, recency, at)
+        return ranking.user_histories(users, log, recency, request.at)
     contents = [given_history(history, position, log) for position, history in enumerate(histories)]
-    return ranking.merged_histories(contents, log, recency, at)
+    return ranking.merged_histories(contents, log, recency, request.at)
 
 
 def given_history(history: list[Any] | dict[Any, float], position: int, log: Interactions) -> Any:
