@@ -178,3 +178,14 @@ def test_the_shift_of_a_split(program, log):
     refused = program("evaluate", log, "--model", "ease", "--shift", "--format", "csv")
     assert refused.code == 2
     assert "use table or json" in refused.err
+
+
+def test_time_order_does_not_change_the_sessions_of_a_file(program, tmp_path):
+    items = [[0, 1, 0, 2], [2, 1], [1, 0, 3, 0, 1], [3, 1, 3]]
+    users = [number for number, own in enumerate(items) for _ in own]
+    path = tmp_path / "s.npz"
+    np.savez(path, user=users, item=[item for own in items for item in own], n_train_users=2, shape=[4, 4])
+    flags = ("--protocol", "sessions", "--model", "popularity", "--json")
+    plain, ordered = program("evaluate", path, *flags), program("evaluate", path, *flags, "--time-order")
+    assert plain.code == ordered.code == 0, ordered.err
+    assert plain.out == ordered.out

@@ -85,7 +85,8 @@ class Protocol:
             raise ParameterError(
                 f"the protocol {self.name} reads fixed lists from an npz file: it has no columns to name"
             )
-        rows = self.name == "sessions" and not columns and Path(log).suffix.lower() == ".npz"
+        named = {name for name, value in columns.items() if (name, value) != ("time", "order")}  # the rows are in order
+        rows = self.name == "sessions" and not named and Path(log).suffix.lower() == ".npz"
         return rows or self._split.__name__ == "public"
 
     def split(self, log: Any) -> Any:
