@@ -145,3 +145,13 @@ def test_cut_npz(tmp_path):
     np.save(buffer, np.arange(3))
     with pytest.raises(DataError):
         read(save(tmp_path, "one.npz", buffer.getvalue()))
+
+
+def test_the_rows_of_a_split_may_be_declared_to_be_in_order(tmp_path):
+    train = read(split_file(tmp_path), time="order")
+    assert (train.times, train.positions.tolist()) == (None, [0, 1, 0])
+    assert any("declared to be in order" in note for note in train.notes)
+    assert read(split_file(tmp_path, train_indices=[2, 0, 1]), time="order").positions.tolist() == [1, 0, 0]
+    assert read(split_file(tmp_path), part="test", time="order").has_order
+    with pytest.raises(DataError, match="no weight or time"):
+        read(split_file(tmp_path), time="timestamp")

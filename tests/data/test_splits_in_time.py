@@ -230,3 +230,8 @@ def test_seen_items_count_in_sessions(tmp_path):
     popular = np.argsort(-np.bincount(split.train.matrix.indices, minlength=4), kind="stable").tolist()
     ranks = [popular.index(item) + 1 for item in (1, 3)]
     assert result.value("popularity", "mrr@20") == pytest.approx(np.mean([1 / rank for rank in ranks]))
+
+
+def test_a_file_of_sessions_with_sorted_items_is_in_order(tmp_path):
+    np.savez(tmp_path / "s.npz", user=[0, 0, 1, 1, 1], item=[0, 1, 0, 1, 2], n_train_users=1, shape=[2, 3])
+    assert asked(splits.sessions(tmp_path / "s.npz")) == {"1 / 1": ([0], 1), "1 / 2": ([0, 1], 2)}

@@ -101,7 +101,7 @@ def read_npz(
 ) -> Interactions:
     """Read a split (arrays `train_indptr`, …) or a log (arrays `user`, `item`); indices keep their order.
 
-    A split whose rows are not sorted, and a log of sessions, are read as ordered: their events stand in order.
+    A split whose rows are declared to be in order (time="order") or are not sorted, and a log of sessions, are read as ordered: their events stand in order.
     """
     with Archive(path) as archive:
         if f"{part}_indptr" not in archive.names:
@@ -111,12 +111,13 @@ def read_npz(
             names = ColumnNames(user or "user", item or "item", weight, None if ordered else time, (), ordered)
             check_unit_of_order(names, time_unit)
             return _log(archive, names, time_unit, merge, Tally(str(path), skip))
-        if weight is not None or time is not None:
+        if weight is not None or time not in (None, ORDER):
             raise DataError(f"{path} is a split of plain pairs: it has no weight or time. Leave these options out.")
-        return _split(archive, part, merge or "binary")
+        check_unit_of_order(ColumnNames("user", "item", None, None, (), time == ORDER), time_unit)
+        return _split(archive, part, merge or "binary", time == ORDER)
 
 
-def _split(archive: Archive, part: str, merge: Merge) -> Interactions:
+def _split(archive: Archive, part: str, merge: Merge, ordered: bool) -> Interactions:
     shape = archive.shape()
     indptr, indices = archive.get(f"{part}_indptr", "iu"), archive.get(f"{part}_indices", "iu")
     try:
@@ -126,13 +127,14 @@ def _split(archive: Archive, part: str, merge: Merge) -> Interactions:
         raise DataError(f"{archive.path}: {part} is not a CSR matrix of shape {shape}: {error}") from error
     users, items = archive.vocabulary("user_ids", shape[0]), archive.vocabulary("item_ids", shape[1])
     rows = rows_of(matrix)
-    if not _in_order(rows, matrix.indices):
+    if not ordered and not _in_order(rows, matrix.indices):
         return Interactions.from_csr(matrix, users, items, merge=merge)
     tally = Tally(str(archive.path), False)
     tally.rows = len(rows)
     codes = matrix.indices.astype(np.int32, copy=False)
     arrays = merged(rows.astype(np.int32), codes, None, None, shape[0], merge == "binary", in_order=True)
-    note = f"the items of a user are not sorted in {part}_indices: they are taken in their order, the oldest first"
+    why = "declared to be in order" if ordered else "not sorted"
+    note = f"the items of a user are {why} in {part}_indices: they are taken in their order, the oldest first"
     return conclude(arrays, users, items, merge, tally, [note])
 
 

@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from monogram.data.archive import Archive
+from monogram.data.archive import Archive, is_sessions
+from monogram.data.columns import ORDER
 from monogram.data.held_out import Split
 from monogram.data.interactions import Interactions
 from monogram.data.options import check_part, check_share
 from monogram.data.parts import part_of, rows_of
-from monogram.data.readers import as_interactions
+from monogram.data.readers import as_interactions, read
 from monogram.data.vocabulary import Vocabulary
 from monogram.errors import DataError, ParameterError
 
@@ -56,7 +57,7 @@ def sessions(log: Any, n_train: int | None = None, share: float = 0.2, part: str
     """
     check_share(share)
     check_part(part)
-    data = as_interactions(log)
+    data = _read_sessions(log)
     events, stored = _rows_of_file(log, data)
     if events is None:
         events = _events(data)
@@ -78,6 +79,16 @@ def _n_train(given: Any, stored: int | None, share: float, number: int) -> int:
     if not whole or not 0 < given < number:
         raise ParameterError(f"n_train = {given!r}; expected a number of sessions between 1 and {number - 1:,}")
     return int(given)
+
+
+def _read_sessions(log: Any) -> Interactions:
+    """The log; an npz file of sessions is in order, also where the items of every session are sorted."""
+    data = as_interactions(log)
+    if data.has_order or not isinstance(log, str | Path) or Path(log).suffix.lower() != ".npz":
+        return data
+    with Archive(Path(log).expanduser()) as archive:
+        rows = is_sessions(archive)
+    return read(log, time=ORDER, quiet=True) if rows else data
 
 
 def _rows_of_file(log: Any, data: Interactions) -> tuple[_Events | None, int | None]:
