@@ -65,7 +65,7 @@ def parse_span(value: Any, name: str = "span") -> Span:
 
 def _parts(value: Any) -> tuple[float, str | None]:
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        return 0.0 if isinstance(value, int) and value > 10**300 else float(value), ""
+        return 0.0 if isinstance(value, int) and abs(value) > 10**300 else float(value), ""
     match = _TEXT.fullmatch(value) if isinstance(value, str) and len(value) <= LONGEST else None
     if match is None:
         return 0.0, None
