@@ -353,6 +353,35 @@ def test_a_half_life_that_cannot_be_read(name, span, monogram, tmp_path):
         mg.EASE(half_life="3d", recency=1)
 
 
+def dated(write):
+    return mg.read(
+        write("user,item,t\nann,tea,2025-01-01\nann,jam,2025-01-03\nbob,tea,2025-01-02\n"), time="t", quiet=True
+    )
+
+
+def test_a_span_without_a_unit_on_dates(write):
+    for parameters in ({"half_life": 30}, {"recency": 1, "recency_unit": 30}, {"decay": 1, "decay_unit": 30}):
+        with pytest.raises(ParameterError, match=r"30 is a span of time without a unit .*'30d' for days"):
+            mg.EASE(**parameters).fit(dated(write))
+
+
+def test_a_number_given_for_a_date(write):
+    model = mg.EASE(half_life="30d").fit(dated(write))
+    with pytest.raises(ParameterError, match=r"at = 20250201, .* unit us since 1970"):
+        model.recommend(["ann"], at=20250201)
+    with pytest.raises(ParameterError, match=r"history 0 has the time 1736467200, .* unit us since 1970"):
+        model.recommend(histories=[[("tea", 1_736_467_200)]])
+
+
+def test_an_update_without_times(write):
+    model = mg.EASE(half_life="30d").fit(dated(write))
+    with pytest.raises(DataError, match=r"half_life = '30d', but the new events have no times"):
+        model.add_users([("zoe", "tea")])
+    assert model.log_.n_users == 2
+    other = mg.EASE().fit(dated(write)).add_users([("zoe", "tea")])
+    assert "the times of all events were dropped" in other.report_.note
+
+
 @pytest.fixture
 def unchanged(model_file, monogram):
     """A change that is refused: the error in Python and by the command; the model and its file stay."""

@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
@@ -292,3 +293,21 @@ def test_last_times_without_times_are_an_error(tmp_path):
     store.save(path, dict(stored.header), tensors)
     with pytest.raises(ModelFileError, match="last time before the first"):
         mg.load(path)
+
+
+def test_a_file_holds_times_last_times_order_and_unit(tmp_path):
+    rows = {"user": list("aaabba"), "item": list("zyxyxz"), "t": [1, 1, 4, 2, 2, 9]}
+    log = mg.read(pa.table(rows), time="t", time_unit="d", quiet=True)
+    assert log.last_times is not None
+    assert log.order is not None
+    model = mg.EASE(l2=2, half_life="3d").fit(log)
+    model.save(tmp_path / "x.mono")
+    loaded = mg.load(tmp_path / "x.mono")
+    for name in ("times", "last_times", "order"):
+        values, wanted = getattr(loaded.log_, name), getattr(log, name)
+        assert values.dtype == wanted.dtype
+        np.testing.assert_array_equal(values, wanted)
+    assert loaded.log_.time_unit == "d"
+    assert loaded.log_.history("a") == log.history("a")
+    lists = [one.recommend(["a", "b"], exclude_seen=False).to_arrow() for one in (loaded, model)]
+    assert lists[0].equals(lists[1])

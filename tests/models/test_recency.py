@@ -224,7 +224,7 @@ def dates():
     ids=repr,
 )
 def test_a_span_without_a_unit_is_refused_where_the_times_are_dates(model):
-    with pytest.raises(ParameterError, match="30 is a span of time without a unit .*'30d' for days"):
+    with pytest.raises(ParameterError, match=r"30 is a span of time without a unit .*'30d' for days"):
         model.fit(dates())
 
 
@@ -239,6 +239,6 @@ def test_a_half_life_on_a_log_without_times(log):
     for parameters, words in (({"half_life": "3d"}, "half_life = '3d'"), ({"recency": 0.5}, "recency = 0.5")):
         with pytest.raises(DataError, match=f"{words} .*events of test users"):
             mg.evaluate(mg.EASE(**parameters), split, progress=lambda name: pytest.fail("fitted"))
+        space = {"ease": {name: [value] for name, value in parameters.items()}}
         with pytest.raises(DataError, match=f"{words} .*events of test users"):
-            space = {"ease": {name: [value] for name, value in parameters.items()}}
             mg.tune(plain, models="ease", space=space, budget="2 settings", progress=lambda state: pytest.fail("ran"))

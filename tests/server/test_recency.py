@@ -197,7 +197,7 @@ WRONG = [
     ({"users": ["u1"], "parameters": {"half_life": True}}, "half_life = True; expected a duration"),
     ({"users": ["u1"], "parameters": {"recency": 1, "half_life": "3d"}}, "both given"),
     ({"users": ["u1"], "parameters": {"recency_unit": "3d"}}, "'recency_unit' of this EASE cannot be changed"),
-    ({"users": ["u1"], "parameters": {"recency": 1}, "at": "2026-05-01"}, "at = '2026-05-01', but the age of an event is a number of events"),
+    ({"users": ["u1"], "parameters": {"recency": 1}, "at": "2026-05-01"}, "at = '2026-05-01', but the age"),
     ({"histories": [["i1"]], "parameters": {"half_life": "3d"}}, "history 0 has no times"),
     ({"model": "blind", "users": ["u1"], "parameters": {"recency": 1}}, "its log has no times"),
 ]  # fmt: skip

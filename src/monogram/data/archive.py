@@ -101,7 +101,8 @@ def read_npz(
 ) -> Interactions:
     """Read a split (arrays `train_indptr`, …) or a log (arrays `user`, `item`); indices keep their order.
 
-    A split whose rows are declared to be in order (time="order") or are not sorted, and a log of sessions, are read as ordered: their events stand in order.
+    A split whose rows are declared to be in order (time="order") or are not sorted, and a log of sessions, are read as
+    ordered: their events stand in order.
     """
     with Archive(path) as archive:
         if f"{part}_indptr" not in archive.names:

@@ -191,8 +191,7 @@ def set_back(data: Interactions, before: NDArray[Any]) -> Interactions:
     last_times = np.where(late, times, latest)
     key = np.empty(len(last_times), np.int64)
     key[np.lexsort((np.where(late, -1, data.positions), last_times))] = np.arange(len(key))
-    order: NDArray[np.int32] | None = ranks(data.matrix, key)
-    if data.order is None and np.array_equal(order, ranks(data.matrix, last_times)):
-        order = None  # the times alone decide
+    places = ranks(data.matrix, key)
+    by_times = data.order is None and np.array_equal(places, ranks(data.matrix, last_times))
     repeated = bool((last_times != times).any())
-    return replace(data, last_times=last_times if repeated else None, order=order)
+    return replace(data, last_times=last_times if repeated else None, order=None if by_times else places)

@@ -25,7 +25,8 @@ def moment_in(log: Interactions, value: Any, subject: str = "at = {}") -> int | 
     Parameters
     ----------
     log : a date becomes a number in the unit of its times, or microseconds since 1970 where it has none
-    value : a number in that unit, between 1980 and 2100 where all times of the log are, or a date as an ISO text or an object; a date without a zone is UTC
+    value : a number in that unit, or a date as an ISO text or an object; a date without a zone is UTC
+        Where all times of the log are between 1980 and 2100, a number must be so too.
     subject : what the error message says of the value
     """
     number = _number(value)
@@ -69,9 +70,9 @@ def _check_range(log: Interactions, number: int | float, subject: str) -> None:
         return
     assert log.latest is not None
     raise ParameterError(
-        f"{subject.format(_shown(number))}, but the log's times are numbers of the unit {log.unit_of_times} since 1970, "
-        "and as such it is not between 1980 and 2100; give a date such as '2026-05-01', or a number in that unit such "
-        f"as {log.latest.max()}"
+        f"{subject.format(_shown(number))}, but the log's times are numbers of the unit {log.unit_of_times} since "
+        "1970, and as such it is not between 1980 and 2100; give a date such as '2026-05-01', or a number in that unit "
+        f"such as {log.latest.max()}"
     )
 
 

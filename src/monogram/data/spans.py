@@ -65,7 +65,7 @@ def parse_span(value: Any, name: str = "span") -> Span:
 
 def _parts(value: Any) -> tuple[float, str | None]:
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        return (float(value), "") if abs(value) < 1e300 else (0.0, None)
+        return 0.0 if isinstance(value, int) and abs(value) > 10**300 else float(value), ""
     match = _TEXT.fullmatch(value) if isinstance(value, str) and len(value) <= LONGEST else None
     if match is None:
         return 0.0, None
@@ -83,8 +83,9 @@ def in_unit_of(span: Span, times: NDArray[Any], time_unit: str | None) -> float:
     """
     if span.unit == "" and time_unit == "us":
         raise ParameterError(
-            f"{span} is a span of time without a unit (half_life, recency_unit, training_half_life or decay_unit), but the "
-            f"log's times are dates, in microseconds; expected a duration: '{span}d' for days, '{span}us' for microseconds"
+            f"{span} is a span of time without a unit (half_life, recency_unit, training_half_life or decay_unit), but "
+            f"the log's times are dates, in microseconds; expected a duration: '{span}d' for days, '{span}us' for "
+            "microseconds"
         )
     if span.unit == "":
         return span.amount
