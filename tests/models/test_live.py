@@ -77,7 +77,7 @@ def test_what_can_be_changed(world):
 
 def ordered(world):
     matrix = mg.Interactions.from_csr(world).matrix
-    return mg.Interactions.from_csr(matrix, times=np.random.default_rng(1).permutation(matrix.nnz))
+    return mg.Interactions.from_csr(matrix, times=np.random.default_rng(1).permutation(matrix.nnz), time_unit="h")
 
 
 def test_recency_can_be_changed_where_the_order_is_known(world):

@@ -36,7 +36,8 @@ class Required(Recommender):
 
 
 def test_the_defaults_are_kept():
-    assert Plain().params() == {
+    of_all_models = {"recency": 0.0, "recency_unit": "1 event", "half_life": None}
+    assert Plain().params() == of_all_models | {
         "shrink": 10.0,
         "power": 2.0,
         "rank": 10,

@@ -121,7 +121,7 @@ def plan_inverse(
         solver=options.solver,
         dtype=options.dtype,
         threads=options.threads,
-        extra=replace(extra, expand=extra.expand and not recipe.timed),  # then there is no dual to expand
+        extra=replace(extra, expand=False) if recipe.timed else extra,  # with a kernel there is no dual to expand
         copied=recipe.copied_bytes(size.events),
         penalised=not penalties.none,
         timed=recipe.timed,
