@@ -53,6 +53,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/tuning.py
 	$(BIN)/python benchmarks/updates.py
 	$(BIN)/python benchmarks/without_square.py
+	$(BIN)/python benchmarks/time_kernel.py
 	$(BIN)/python benchmarks/disk.py 6000 '60 MB'
 	$(BIN)/python benchmarks/cluster.py
 
