@@ -176,7 +176,7 @@ class Part:
 
     def by_user(self, settings: list[Setting]) -> list[Any]:
         """The metrics of each user, by settings that differ in free parameters alone."""
-        weights, log = self._fit(settings[0]), self.split.train
+        weights, log = self.fitted(settings[0]), self.split.train
         counts, values = item_counts(log.matrix), {}
         for recency in dict.fromkeys(setting["recency"] for setting in settings):
             same = [at for at, setting in enumerate(settings) if setting["recency"] == recency]
@@ -190,7 +190,8 @@ class Part:
             values |= {at: found for at, (found, _) in zip(same, ranked, strict=True)}
         return [values[at] for at in range(len(settings))]
 
-    def _fit(self, setting: Setting) -> Any:
+    def fitted(self, setting: Setting) -> Any:
+        """The first step of a setting: the weights that were fitted last, or new ones."""
         key = {name: setting[name] for name in OF_FIT}
         if self._fitted[0] != key:
             self._fitted = None, None  # its memory
@@ -291,9 +292,10 @@ def studied(data: Set, cache: Cache, exact: bool) -> list[dict[str, Any]]:
 
 
 def _row(test: Part, row: Row, setting: Setting, value: float) -> dict[str, Any]:
+    test.fitted(setting)
     start = time.perf_counter()
     found = test.by_user([setting])[0]
-    milliseconds = (time.perf_counter() - start - test.seconds) * 1000 / len(found)
+    milliseconds = (time.perf_counter() - start) * 1000 / len(found)
     low, high = statistics.interval(statistics.bootstrap(found, resamples=RESAMPLES))
     ends = list(zip(found.mean(0).tolist(), low.tolist(), high.tolist(), strict=True))
     print(f"  test: {row.name} {ends}", flush=True)
