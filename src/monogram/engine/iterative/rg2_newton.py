@@ -55,13 +55,13 @@ def newton_cg(
     start : initial (P, Q), instead
     between : called after each step but the last
     """
-    point = _Point.begin(problem, rank, seed, start)
+    point = Rg2Point.begin(problem, rank, seed, start)
     values, converged = [point.value], False
     while len(values) <= epochs and not converged:
         slope = point.gradient()
-        model = _Model(point)
+        model = GaussNewton(point)
         divided = model.divided(slope)
-        size = _dot(slope, divided)
+        size = pair_dot(slope, divided)
         converged = settled(size, point.value, tolerance)
         if not converged:
             following = point.moved(model.solved(slope, divided, size))
@@ -74,14 +74,14 @@ def newton_cg(
     return _finished(point, values, converged)
 
 
-def _finished(point: _Point, values: list[float], converged: bool) -> Rg2Solution:
+def _finished(point: Rg2Point, values: list[float], converged: bool) -> Rg2Solution:
     """The solution with the optimal P for the Q of a point."""
     items, users, spread, _, value = best_users(point.problem, point.items, point.gram_items)
     return Rg2Solution(users, items, spread, Record((*values[:-1], value), converged))
 
 
 @dataclass(frozen=True)
-class _Point:
+class Rg2Point:
     """P and Q, and the products from which f, its gradient and its Gauss–Newton matrix are computed."""
 
     problem: Rg2Problem
@@ -94,14 +94,16 @@ class _Point:
     value: float
 
     @classmethod
-    def at(cls, problem: Rg2Problem, users: Factor, items: Factor, target_items: Factor) -> _Point:
+    def at(cls, problem: Rg2Problem, users: Factor, items: Factor, target_items: Factor) -> Rg2Point:
+        """The point of two factors; `target_items` is T·Q."""
         target_users = problem.transpose_times(users)
         grams = inner(users, users, problem.weights), inner(items, items)
         value = problem.value(users, *grams, dot(target_users, items))
         return cls(problem, users, items, target_items, target_users, *grams, value)
 
     @classmethod
-    def begin(cls, problem: Rg2Problem, rank: int, seed: int, start: Pair | None) -> _Point:
+    def begin(cls, problem: Rg2Problem, rank: int, seed: int, start: Pair | None) -> Rg2Point:
+        """The first point: the start, or random items and the optimal users for them."""
         items = initial_items(problem, rank, seed, None if start is None else start[1])
         if start is None:
             items, users, *_ = best_users(problem, items, inner(items, items))
@@ -119,10 +121,10 @@ class _Point:
         items = self.items @ _ridged(self.gram_users, self.problem.item_ridge).astype(dtype) - self.target_users
         return users, items
 
-    def moved(self, step: Pair) -> _Point:
+    def moved(self, step: Pair) -> Rg2Point:
         """The lowest point along a step; this point where rounding errors allow no lower one."""
         image = self.problem.times(step[1])
-        length = _lowest(self._along(step, image))
+        length = lowest(self.along(step, image))
         if length == 0.0:
             return self
         users, items = (side + side.dtype.type(length) * change for side, change in zip(self._pair, step, strict=True))
@@ -133,7 +135,7 @@ class _Point:
     def _pair(self) -> Pair:
         return self.users, self.items
 
-    def _along(self, step: Pair, image: Factor) -> Float64:
+    def along(self, step: Pair, image: Factor) -> Float64:
         """The coefficients of the polynomial f(P + αX, Q + αY) − f(P, Q) in α, constant first; `image` is T·Y."""
         problem, (users, items), weights = self.problem, step, self.problem.weights
         mixed_users, mixed_items = inner(self.users, users, weights), inner(self.items, items)
@@ -151,10 +153,10 @@ class _Point:
         return out
 
 
-class _Model:
+class GaussNewton:
     """The Gauss–Newton matrix at a point, and the inverse of its diagonal blocks."""
 
-    def __init__(self, point: _Point) -> None:
+    def __init__(self, point: Rg2Point) -> None:
         self.point, dtype = point, point.users.dtype
         self.weights = point.problem.weights.astype(dtype)[:, None]
         self.penalties = point.problem.user_penalties.astype(dtype)[:, None]
@@ -191,7 +193,7 @@ class _Model:
         direction, strength = (-divided[0], -divided[1]), size
         for _ in range(INNER):
             image = self.times(direction)
-            curvature = _dot(direction, image)
+            curvature = pair_dot(direction, image)
             if not curvature > 0.0:
                 break
             length = slope[0].dtype.type(strength / curvature)
@@ -199,7 +201,7 @@ class _Model:
                 step[k][...] += length * direction[k]
                 residual[k][...] -= length * image[k]
             divided = self.divided(residual)
-            before, strength = strength, _dot(residual, divided)
+            before, strength = strength, pair_dot(residual, divided)
             if strength <= FORCING**2 * size:
                 break
             ratio = length.dtype.type(strength / before)
@@ -207,7 +209,7 @@ class _Model:
         return step
 
 
-def _dot(left: Pair, right: Pair) -> float:
+def pair_dot(left: Pair, right: Pair) -> float:
     """The inner product in the precision of the factors, enough for a direction; f itself uses `products.dot`."""
     return sum(
         float(np.vdot(first[start : start + ROWS], second[start : start + ROWS]))
@@ -220,7 +222,7 @@ def _ridged(gram: Float64, ridge: float) -> Float64:
     return gram + ridge * np.eye(len(gram))
 
 
-def _lowest(polynomial: Float64) -> float:
+def lowest(polynomial: Float64) -> float:
     """The α ≥ 0 at which a polynomial of degree four (constant first) is lowest, up to rounding errors."""
     slope = np.trim_zeros(polynomial[1:] * np.arange(1, 5), "b")
     roots = np.polynomial.polynomial.polyroots(slope) if len(slope) > 1 else np.zeros(0)
