@@ -35,11 +35,12 @@ def world(seed=0, users=60, items=25, merge="binary"):
     return mg.Interactions.from_csr(sp.csr_array(dense), merge=merge)
 
 
-def expected(log, second, item_power=0.0, low_pass=0.0, rank=1, **rest):
+def expected(log, second, item_power=0.0, low_pass=0.0, low_pass_power=0.0, rank=1, **rest):
     """As the docstring has it."""
     b = mg.Tempered(**rest).fit(log, solver="primal", dtype="float64").item_weights()
     users = np.maximum((log.matrix.toarray() > 0).sum(axis=0), 0.5)
-    common = low_pass * projection(log.matrix.toarray().astype(np.float64), rank)
+    powers = users**low_pass_power
+    common = low_pass * projection(log.matrix.toarray().astype(np.float64), rank) * powers / powers[:, None]
     return ((1 - second) * b + second * b @ b + common) * users**item_power
 
 
@@ -64,12 +65,16 @@ def projection(dense, rank):
     user_power=st.floats(0, 2),
     dropout=st.floats(0, 0.9),
     low_pass=st.sampled_from([0.0, 0.4, 3.0]),
+    low_pass_power=st.sampled_from([0.0, 0.4, -1.0]),
     rank=st.sampled_from([1, 5, 24, 300]),
     merge=st.sampled_from(["binary", "sum"]),
 )
-def test_it_is_its_definition(seed, solver, second, item_power, user_power, dropout, low_pass, rank, merge):
+def test_it_is_its_definition(
+    seed, solver, second, item_power, user_power, dropout, low_pass, low_pass_power, rank, merge
+):
     log = world(seed, merge=merge)
     rest = {"l2": 2, "dropout": dropout, "user_power": user_power, "low_pass": low_pass, "rank": rank}
+    rest["low_pass_power"] = low_pass_power
     model = mg.TwoStep(second=second, item_power=item_power, **rest).fit(log, solver=solver, dtype="float64")
     wanted = expected(log, second, item_power, **rest)
     atol = 1e-9 * max(1, np.abs(wanted).max())
@@ -198,7 +203,7 @@ def test_heads_are_factors_of_the_scores():
     thetas = np.random.default_rng(0).uniform(0.5, 2, (3, log.n_items))
     rules = Eligible.all_but(log.matrix)
     for head, theta in zip(weights.heads(thetas, log.matrix, rules, 5, 2), thetas, strict=True):
-        alone = TwoStepDual(weights.first, weights.share, weights.factors * theta, weights.basis).best(
+        alone = TwoStepDual(weights.first, weights.share, weights.factors * theta, weights.low_pass).best(
             log.matrix, rules, 5, 1
         )
         assert head.items.tolist() == alone.items.tolist()
@@ -215,11 +220,11 @@ def test_single_precision_is_near(solver):
     np.testing.assert_allclose(one.item_weights(), wanted, atol=2e-6 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("low_pass", [0, 0.4])
+@pytest.mark.parametrize(("low_pass", "power"), [(0, 0), (0.4, 0), (0.4, 0.3)])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_saved_and_loaded_is_the_same_model(solver, low_pass, tmp_path):
-    log = world()
-    model = mg.TwoStep(l2=3, second=0.6, item_power=0.1, low_pass=low_pass, rank=5).fit(log, solver=solver)
+def test_saved_and_loaded_is_the_same_model(solver, low_pass, power, tmp_path):
+    log, low = world(), {"low_pass": low_pass, "low_pass_power": power, "rank": 5}
+    model = mg.TwoStep(l2=3, second=0.6, item_power=0.1, **low).fit(log, solver=solver)
     model.save(tmp_path / "model")
     again = mg.load(tmp_path / "model")
     assert again.params() == model.params()
@@ -236,6 +241,13 @@ def test_a_file_with_invalid_weights_is_refused(name, value, said):
     tensors[name][...] = value
     with pytest.raises(ModelFileError, match=said):
         TwoStepDual.from_tensors(tensors, weights.first.training)
+
+
+@pytest.mark.parametrize("powers", [np.zeros(25), np.full(25, np.nan), np.ones(24)])
+def test_a_file_with_invalid_powers_of_the_projection_is_refused(powers):
+    weights = mg.TwoStep(l2=3, low_pass=1, low_pass_power=0.4, rank=2).fit(world(), solver="dual").weights_
+    with pytest.raises(ModelFileError, match="power"):
+        TwoStepDual.from_tensors(weights.tensors() | {"low_pass_powers": powers}, weights.first.training)
 
 
 @pytest.mark.parametrize("basis", [np.zeros((3, 2)), np.zeros(25), np.array(1.0), np.zeros((25, 2), np.int32)])

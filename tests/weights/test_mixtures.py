@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from monogram.engine.topk.best import Eligible
 from monogram.weights import Dense, Local, Mixture, Mixtures, Sparse, TwoStepSparse
+from monogram.weights.projection import Projection
 
 N, USERS, RANK = 40, 15, 5
 RNG = np.random.default_rng(11)
@@ -15,24 +16,34 @@ HISTORIES = sp.csr_array(((RNG.random((USERS, N)) < 0.2) * RNG.integers(1, 4, (U
 H = HISTORIES.toarray().astype(np.float64)
 B = RNG.standard_normal((N, N)) * (RNG.random((N, N)) < 0.15)
 BASIS = RNG.standard_normal((N, RANK)) / 3
+POWERS = RNG.uniform(0.5, 3, N)
 THETAS = RNG.uniform(0.5, 2, (2, N))
 SHARES = (0.0, 0.3, 0.75, 1.0)
 MIXTURES = [
-    Mixture(share, weight, rank, THETAS, repeat)
+    Mixture(share, weight, rank, THETAS, repeat, powers)
     for share in SHARES
-    for weight, rank, repeat in ((0.0, RANK, 0.0), (0.6, 3, 0.0), (0.25, RANK, 1.5))
+    for weight, rank, repeat, powers in (
+        (0.0, RANK, 0.0, None),
+        (0.6, 3, 0.0, None),
+        (0.25, RANK, 1.5, None),
+        (0.4, 3, 0.0, POWERS),
+        (0.4, RANK, 0.0, POWERS),
+    )
 ]
 
 
 def single(mixture, theta, dtype):
-    basis = np.sqrt(mixture.weight) * BASIS[:, : mixture.rank] if mixture.weight else None
-    return TwoStepSparse(sp.csr_array(B.astype(dtype)), mixture.share, theta, basis, mixture.repeat)
+    basis = np.sqrt(mixture.weight) * BASIS[:, : mixture.rank]
+    low_pass = Projection(basis, mixture.powers) if mixture.weight else None
+    return TwoStepSparse(sp.csr_array(B.astype(dtype)), mixture.share, theta, low_pass, mixture.repeat)
 
 
 def formula(mixture, theta, dtype):
     """hW, from dense arrays."""
     b, v = B.astype(dtype).astype(np.float64), BASIS[:, : mixture.rank]
-    w = ((1 - mixture.share) * b + mixture.share * b @ b + mixture.weight * v @ v.T) * theta
+    p = np.ones(N) if mixture.powers is None else mixture.powers
+    low = mixture.weight * np.diag(1 / p) @ v @ v.T @ np.diag(p)
+    w = ((1 - mixture.share) * b + mixture.share * b @ b + low) * theta
     return H @ (w + mixture.repeat * np.eye(N))
 
 

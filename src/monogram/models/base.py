@@ -1,4 +1,4 @@
-"""`Recommender`, the base class of all models: fit, plan, recommend, score, explain, similar, prune, save."""
+"""`Recommender`, the base class of all models: fit, plan, prune, save, and the queries of `models.queries`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
-from monogram import ranking
 from monogram.data.interactions import Interactions
 from monogram.data.readers import as_interactions
-from monogram.data.spans import EVENT, in_unit_of, parse_span
+from monogram.data.spans import in_unit_of
 from monogram.engine.runtime import jit, parallel
 from monogram.engine.runtime import memory as memory_
-from monogram.engine.runtime.arrays import Float64
-from monogram.engine.runtime.progress import silent
-from monogram.errors import DataError, Message, MonogramWarning, NotFittedError, Option, ParameterError, UnknownIdError
+from monogram.errors import MonogramWarning, ParameterError
 from monogram.models import alternatives, clusters, expansion, parameters
 from monogram.models.abilities import EpochTraining, SharedFit
 from monogram.models.context import (
@@ -33,26 +28,22 @@ from monogram.models.context import (
     check_solver,
     scratch_folder,
 )
-from monogram.models.parameters import param
+from monogram.models.queries import Queries
 from monogram.models.recipe import GramRecipe
 from monogram.models.registry import names_of
-from monogram.models.repeats import RepeatParameter
-from monogram.models.report import Pruning, Report, ReportBuilder
-from monogram.models.search_axes import RECENCY
+from monogram.models.report import ReportBuilder
 from monogram.models.timed import TimeKernelParameters
 from monogram.planning.cost import Cost, counting
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size, guess, measure
-from monogram.ranking import Explanation, Recency, Recommendations
 from monogram.weights import Weights
 
 if TYPE_CHECKING:
-    from monogram.models.batch import Written
     from monogram.models.inverse import Inverse
 
 
 @dataclass(kw_only=True, eq=False)
-class Recommender:
+class Recommender(Queries):
     """Base class of the models. A model is a dataclass of its parameters with a method `_fit` that returns weights.
 
     Attributes
@@ -73,6 +64,10 @@ class Recommender:
     on_cluster: ClassVar[bool] = False  # whether the model can be fitted on a cluster
     updatable: ClassVar[bool] = False  # whether users can be added and forgotten without a refit
     keeps_gram: ClassVar[bool] = False  # whether fit(keep_gram=True) can keep the Gram beside the weights
+    inductive: ClassVar[bool] = True  # whether any history can be scored, not only those of the users of the log
+    needs_torch: ClassVar[bool] = False  # whether a fit needs the extra `torch`
+    additive_shares: ClassVar[bool] = True  # whether `explain` gives shares that sum to the score; else differences
+    brief: ClassVar[bool] = False  # whether the text form has only the parameters that are set
     needs_order: ClassVar[bool] = False  # whether the fit is an error on a log without an order of events
     expands: ClassVar[bool] = False  # whether the weights of a dual fit can be expanded
     retired: ClassVar[tuple[str, ...]] = ()  # parameters of earlier versions, which old model files still have
@@ -80,29 +75,23 @@ class Recommender:
     # fit over its memory budget names the first that fits.
     lean_settings: ClassVar[tuple[dict[str, Any], ...]] = ()
 
-    recency: float = param(
-        0.0,
-        "power with which an event of a history counts less the older it is; 0: all count the same",
-        low=0,
-        high=100,
-        search=RECENCY,
-    )
-    recency_unit: str = param(str(EVENT), "unit of the age: '1 event', or a duration such as '7d'", span=True)
-    half_life: str | None = param(
-        None,
-        "age at which an event of a history counts half, such as '30d' or '5 events'; in place of recency",
-        span=True,
-    )
-
     def __init_subclass__(cls, **options: Any) -> None:
         """Give every class the same text form; a dataclass would otherwise make one with all its parameters."""
         super().__init_subclass__(**options)
         if "__repr__" not in cls.__dict__:
             cls.__repr__ = Recommender.__repr__  # type: ignore[method-assign]
 
+    @property
+    def closed_form(self) -> bool:
+        """Whether the weights follow from a factorisation, without iterations on the objective."""
+        training = self.epoch_training
+        return training is None or not training.runs_with(getattr(self, "solver", None))
+
     def __repr__(self) -> str:
-        """The class and its parameters; those that all models have, only where they are set."""
-        common = {field.name for kind in (*COMMON, RepeatParameter) for field in dataclasses.fields(kind)}
+        """The class and its parameters; those that most models leave at their default only where they are set."""
+        kinds = (type(self),) if self.brief else COMMON
+        common = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+        common |= {field.name for field in dataclasses.fields(self) if field.metadata.get("seldom")}
         fields = sorted(dataclasses.fields(self), key=lambda field: field.name in common)
         shown = [
             f"{field.name}={getattr(self, field.name)!r}"
@@ -115,11 +104,6 @@ class Recommender:
         parameters.check(self)
         self.recency_rule()
 
-    def recency_rule(self) -> Recency:
-        """How the events of a history are weighted by their age."""
-        half_life = None if self.half_life is None else parse_span(self.half_life, "half_life")
-        return Recency(self.recency, parse_span(self.recency_unit, "recency_unit"), half_life)
-
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; a parameter of a fitted model is read-only, because the weights depend on it."""
         if name in type(self).__dataclass_fields__ and "weights_" in self.__dict__:
@@ -129,6 +113,17 @@ class Recommender:
                 f"{advice} a new model"
             )
         super().__setattr__(name, value)
+
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of a model without updates that it needs a refit."""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in ("add_users", "forget_users", "add_items"):
+                message = (
+                    f"{type(self).__name__} has no {name}: fit it again; models that have it: {names_of('updatable')}"
+                )
+            raise AttributeError(message, name=name, obj=self)
 
     def __copy__(self) -> Self:
         """An independent model. Both share their arrays until one of them is changed."""
@@ -225,6 +220,7 @@ class Recommender:
             report.tick("compile")
             with memory_.Peak() as peak:
                 weights = self._fit(inputs, options, report)
+                weights.complete(options.threads)
                 report.tick("weights")
                 weights = expansion.after_fit(self, weights, inputs, options, report)
         self.adopt(inputs.log, weights, report.build(peak.bytes))
@@ -309,7 +305,7 @@ class Recommender:
         if recipe is not None:
             inputs.kernel(recipe)  # a log without order is an error before anything is computed
         if self.needs_order:
-            _ = inputs.log.positions  # so it is here; the fit uses them
+            inputs.log.require_order(f"{self.name} needs the order of events")  # so it is here
         return inputs
 
     def _check_recency(self, log: Interactions) -> None:
@@ -325,21 +321,6 @@ class Recommender:
             "histories given with times; name the column of times when the log is read",
             MonogramWarning,
             stacklevel=3,
-        )
-
-    def require_ages(self, log: Interactions) -> None:
-        """DataError, which names the parameter, where the ages of the events of a log are used but not known."""
-        rule = self.recency_rule()
-        if not rule.active or (log.has_order if rule.span.in_events else log.latest is not None):
-            return
-        what = "neither times nor an order" if rule.span.in_events else "no times"
-        raise DataError(
-            Message(
-                f"{rule.setting} weights the events of test users by their age, but this log has {what}; name the "
-                "column of times when it is read, with ",
-                Option("time"),
-                f", or leave {rule.setting.partition(' ')[0]} out",
-            )
         )
 
     def _gram_recipe(self) -> GramRecipe | None:
@@ -358,176 +339,6 @@ class Recommender:
         raise ParameterError(
             f"{type(self).__name__} has no inverse from which another model can be fitted; fit on the log"
         )
-
-    def adopt(self, log: Interactions, weights: Weights, report: Report, pruning: Pruning | None = None) -> None:
-        """Set the state of a fitted model, as computed by a fit or an update, or read from a file."""
-        self.log_, self.weights_, self.report_, self.pruning_ = log, weights, report, pruning
-
-    def unfit(self) -> None:
-        """Discard the state of a fit; the parameters stay."""
-        for name in ("log_", "weights_", "report_", "pruning_"):
-            self.__dict__.pop(name, None)
-
-    def fitted(self) -> tuple[Interactions, Weights]:
-        """The log and the weights; NotFittedError where the model is not fitted."""
-        if "weights_" not in self.__dict__:
-            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(log) first")
-        return self.log_, self.weights_
-
-    def recommend(
-        self,
-        users: Any = None,
-        histories: Any = None,
-        k: int = 10,
-        allow: Any = None,
-        deny: Any = None,
-        exclude_seen: bool = True,
-        *,
-        at: Any = None,
-        threads: int | None = None,
-    ) -> Recommendations:
-        """Rank items for known users, or for any history.
-
-        Parameters
-        ----------
-        users : ids of users in the training log; with neither users nor histories, all of them
-        histories : list of histories, each a list of item ids or a mapping from item id to weight
-            The oldest item comes first, where the model has `recency` or `half_life`. A list may hold events with times
-            instead: pairs (item, time), or mappings {"item": …, "time": …, "weight": …} with an optional weight. A time
-            is a date, or a number in the unit of the log's times. A log merged as "binary" holds no weights: there
-            every item of a history counts 1, times its factor by age.
-        k : number of items for each request (fewer only where fewer are eligible)
-        allow, deny : item ids
-            Only these items; none of these items. One list for all requests, or one list for each request.
-        exclude_seen : leave out the items of the history
-        at : the time of asking, a date or a number in the unit of the log's times
-            The age of an event is measured up to it; by default up to the latest event of the history. An event after
-            it has the age 0. It is an error where the model counts the age in events, and has no effect where all
-            events count the same.
-
-        Returns
-        -------
-        Recommendations
-            A table. Unknown users and items are left out; the result names them.
-        """
-        log, weights = self.fitted()
-        if users is not None and histories is not None:
-            raise ParameterError("both users and histories were given; expected one of them")
-        recency = self.recency_rule()
-        if histories is None:
-            rows = ranking.known_users(users, log, recency, at)
-        else:
-            rows = ranking.given_histories(histories, log, recency, at)
-        return ranking.recommend(
-            weights, rows, log.items, k=k, allow=allow, deny=deny, exclude_seen=exclude_seen, threads=threads
-        )
-
-    def recommend_all(
-        self,
-        folder: str | Path,
-        *,
-        k: int = 10,
-        allow: Any = None,
-        deny: Any = None,
-        exclude_seen: bool = True,
-        at: Any = None,
-        batch: int | None = None,
-        threads: int | None = None,
-        progress: Callable[[str, float], None] | None = None,
-        cluster: Any = None,
-    ) -> Written:
-        """Rank items for every user of the log, into a folder of Parquet files: `part-00000.parquet` and so on.
-
-        Each file is the table of `recommend` for a batch of users; it is written completely or not at all. The same
-        call resumes after a crash: it keeps the complete files. A folder with any other content is refused.
-
-        Parameters
-        ----------
-        folder : created where it does not exist
-        k, allow, deny, exclude_seen, at, threads : as for `recommend`
-        batch : users in a file; by default 10,000, and fewer where k is large
-        progress : callable, optional
-            Receives "users" and how many were written since the last call.
-        cluster : as for `fit`
-            Its workers must see the folder under the same path: the model is stored there while they run.
-        """
-        from monogram.models import batch as batch_
-
-        self.fitted()
-        request = batch_.BatchRequest(k, allow, deny, exclude_seen, at)
-        with clusters.connection(cluster) as client:
-            return batch_.recommend_all(
-                self, folder, request, batch, parallel.count(threads), progress or silent, client
-            )
-
-    def similar(self, items: Any, k: int = 10, *, threads: int | None = None) -> Recommendations:
-        """Items similar to each of the given items, which are excluded themselves.
-
-        The similarity is the model's own: the score of the other item for a history of this item alone (a row of W).
-        It is not symmetric: a sequel follows from its first part more than the first part from the sequel. The item
-        counts 1: recency has no effect.
-        """
-        log, weights = self.fitted()
-        rows = ranking.item_histories(ranking.id_list(items), log)
-        return ranking.recommend(weights, rows, log.items, k=k, threads=threads, names=("item", "similar"))
-
-    def score(self, histories: Any, items: Any = None, *, at: Any = None, threads: int | None = None) -> Float64:
-        """Scores of items for each history (histories × items); by default all items, in the order of `log_.items`.
-
-        An unknown item has the score NaN, and a warning names it. `histories` and `at` are as for `recommend`.
-        """
-        log, weights = self.fitted()
-        rows = ranking.given_histories(histories, log, self.recency_rule(), at)
-        ids = list(log.items) if items is None else ranking.id_list(items)
-        index = np.arange(log.n_items) if items is None else log.items.index(ids)
-        unknown = [*rows.unknown_items, *ranking.unknown_ids(ids, index)]
-        if unknown:
-            names = ", ".join(ranking.shorten(id_) for id_ in unknown[:5])
-            warnings.warn(f"{len(unknown)} items the model does not know: {names}", MonogramWarning, stacklevel=2)
-        return ranking.score(weights, rows, index, parallel.count(threads))
-
-    def explain(self, history: Any = None, item: Any = None, *, user: Any = None, at: Any = None) -> Explanation:
-        """Why an item has its score: the exact share of each item of the history. The shares sum to the score.
-
-        Parameters
-        ----------
-        history : one history, as for `recommend`
-        item : id of the item to explain
-        user : id of a user of the training log, in place of a history
-        at : as for `recommend`
-        """
-        log, weights = self.fitted()
-        if (history is None) == (user is None):
-            number = "neither a history nor a user was" if user is None else "both a history and a user were"
-            raise ParameterError(
-                f"{number} given; expected one of them: explain(history, item), or explain(item=…, user=…)"
-            )
-        if user is None:
-            rows = ranking.given_histories([history], log, self.recency_rule(), at)
-        else:
-            rows = ranking.user_histories([user], log, self.recency_rule(), at)
-            if rows.unknown_users:
-                name = ranking.shorten(user)
-                raise UnknownIdError(f"user {name!r} is not one of the {log.n_users:,} users this model knows")
-        return ranking.explain(weights, rows, item, log.items)
-
-    def history(self, user: Any) -> dict[Any, float]:
-        """A known user's training history: item id → weight in the log, the oldest item first if the log has an order.
-
-        It has no times: where the model's recency is one of time, use `recommend(users)` and `explain(user=…)`.
-        """
-        return self.fitted()[0].history(user)
-
-    def item_weights(self) -> Float64:
-        """W as a dense array, in the order of `log_.items`; for small catalogues."""
-        log, weights = self.fitted()
-        needed = 8 * log.n_items**2
-        if needed > memory_.parse(None):
-            raise ParameterError(
-                f"W of {log.n_items:,} items would take {memory_.show(needed)}; "
-                "use score, explain or similar, which read only the parts they need"
-            )
-        return weights.columns(np.arange(log.n_items))
 
     def prune(self, keep: int, *, seed: int = 0, threads: int | None = None) -> Self:
         """A copy of the model with sparse weights: the `keep` largest by magnitude in each column of W.

@@ -46,6 +46,8 @@ class Weights(Protocol):
     solver : the solver of a full-rank fit that gives this kind; None for all other kinds
     update_state : what an exact update needs beside the arrays; None where there is none
     scratch : the folder of files in which the arrays lie; None where they are in memory or in a model file
+    additive : whether a score is a sum over the entries of the history, so that `shares` are exact; else `shares` are
+        differences: how much the score falls without the one entry
     batch_invariant : whether `best` gives a history the same list, to the last bit, whatever other histories are in
         the batch
     refit_from_log : whether another model is fitted from the log of this one, because the weights hold no inverse
@@ -58,6 +60,7 @@ class Weights(Protocol):
     solver: ClassVar[str | None] = None
     update_state: UpdateState | None = None
     scratch: ScratchFolder | None = None
+    additive: ClassVar[bool] = True
     batch_invariant: bool = False
     refit_from_log: ClassVar[bool] = False
     square_axis: ClassVar[str | None] = None
@@ -81,7 +84,7 @@ class Weights(Protocol):
         """W[:, items]: what each item of a history adds to the scores of the items."""
 
     def shares(self, history: Csr, item: int) -> Float64:
-        """What each entry of a history (a CSR batch of one) adds to the score of an item."""
+        """What each entry of a history (a CSR batch of one) adds to the score of an item; see `additive`."""
         return np.asarray(self.columns(np.array([item]))[history.indices, 0] * history.data)
 
     def base(self, items: Indices) -> Float64:
@@ -90,6 +93,10 @@ class Weights(Protocol):
 
     def tensors(self) -> Tensors:
         """The arrays to store."""
+
+    def complete(self, threads: int) -> None:
+        """Compute what scores of some histories need, and a validation does not; `fit` calls this at its end."""
+        return
 
     def bind_head(self, head: Head) -> None:
         """Take the head of the model: for kinds that apply it when they score a history. Others contain θ and δ."""
@@ -141,6 +148,15 @@ def checked(tensors: Tensors, name: str, shape: tuple[int, ...]) -> NDArray[Any]
         stored = "none" if tensor is None else f"one of {tensor.dtype} and shape {tensor.shape}"
         raise ModelFileError(f"the file must hold a float tensor {name!r} of shape {shape}; it has {stored}")
     return tensor
+
+
+def columns_of(tensors: Tensors, name: str) -> int:
+    """The number of columns of a stored matrix; ModelFileError where it is missing or no matrix."""
+    tensor = tensors.get(name)
+    if tensor is None or tensor.ndim != 2:
+        stored = "none" if tensor is None else f"one of shape {tensor.shape}"
+        raise ModelFileError(f"the file must hold a matrix {name!r}; it has {stored}")
+    return int(tensor.shape[1])
 
 
 def whole_numbers(tensors: Tensors, name: str) -> NDArray[np.integer[Any]]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.gram.user_weights import scale_rows
 from monogram.engine.inverse import matrix_free
 from monogram.engine.inverse.probing import Diagonal, exact_diagonal
@@ -42,6 +43,7 @@ class MatrixFree(Weights):
     dtype : the precision of the blocks
     diagonal : c and its standard error (0 where exact) for each item; or None
     weights : of the training users, in S = Xᵀ·diag(w)·X; None where all are 1
+    kernel : the time kernel of S on the events of the training data; None where all pairs count the same
     """
 
     kind = "free"
@@ -57,12 +59,15 @@ class MatrixFree(Weights):
         dtype: str,
         diagonal: Diagonal | None = None,
         weights: Float64 | None = None,
+        kernel: TimeKernel | None = None,
         *,
         system: matrix_free.System | None = None,
     ) -> None:
-        self.system = matrix_free.System(scale_rows(training, weights), penalties, dtype) if system is None else system
+        if system is None:
+            system = matrix_free.System(scale_rows(training, weights), penalties, dtype, kernel)
+        self.system = system
         self.penalties, self.diagonal, self.weights = penalties, diagonal, weights
-        self.counts = np.diff(self.system.by_item.indptr).astype(np.float64)
+        self.counts = np.bincount(training.indices, minlength=training.shape[1]).astype(np.float64)
         self.tolerance = float(np.array(tolerance, dtype))  # as it is stored
         self.head: Head | None = None  # that of B itself until one is bound
         self._refined: dict[int, float] = {}
@@ -84,12 +89,12 @@ class MatrixFree(Weights):
         weights = checked(tensors, "weights", (training.shape[0],)) if "weights" in tensors else None
         if weights is not None and not (weights > 0).all():
             raise ModelFileError("the file's weights have a weight of a user that is not above 0")
-        return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, diagonal, weights)
+        kernel = _stored_kernel(tensors, training)
+        return cls(training, penalties, float(tolerance[0]), tolerance.dtype.name, diagonal, weights, kernel)
 
     @property
     def nbytes(self) -> int:
-        by_item = self.system.by_item
-        return int(by_item.data.nbytes + by_item.indices.nbytes + by_item.indptr.nbytes + self.penalties.nbytes)
+        return self.system.nbytes
 
     def best(self, histories: Csr, eligible: Eligible, k: int, threads: int) -> Best:
         lists: list[Best] = []
@@ -128,6 +133,8 @@ class MatrixFree(Weights):
 
     def tensors(self) -> Tensors:
         own = {"penalties": self.penalties, "tolerance": np.array([self.tolerance], self.system.dtype)}
+        if (kernel := self.system.kernel) is not None:
+            own |= {"positions": kernel.positions, "kernel": np.array([kernel.decay, kernel.floor])}
         if self.weights is not None:
             own["weights"] = self.weights
         if self.diagonal is None:
@@ -224,6 +231,20 @@ class MatrixFree(Weights):
                 other = self._factors(np.clip(c, 1 / self.system.diagonal, 1 / self.penalties))
                 slack = np.maximum(slack, np.abs(np.array(other) - np.array([scale, own])))
         return Terms(scale, own, *slack)
+
+
+def _stored_kernel(tensors: Tensors, training: Csr) -> TimeKernel | None:
+    """The time kernel of stored arrays; ModelFileError where its table could not be computed from them."""
+    if "positions" not in tensors and "kernel" not in tensors:
+        return None
+    decay, floor = map(float, checked(tensors, "kernel", (2,)))
+    positions = tensors.get("positions")
+    if positions is None or positions.shape != (training.nnz,) or positions.dtype not in (np.int32, np.float64):
+        raise ModelFileError("the file's weights have a time kernel, but not a position for each event")
+    last = training.shape[1] if positions.dtype == np.int32 else np.inf  # no history has more events than items
+    if not (0 < decay <= 100 and 0 <= floor < 1 and ((positions >= 0) & (positions < last)).all()):
+        raise ModelFileError("the file's weights have a time kernel or a position of an event that is out of range")
+    return TimeKernel(positions, decay, floor)
 
 
 def _only(rules: Eligible, users: Indices) -> Eligible:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,20 +14,27 @@ from monogram.engine.topk.two_steps import two_steps
 from monogram.weights.common import batches, joined, part
 from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
+from monogram.weights.projection import Projection
 from monogram.weights.sparse import Sparse
 from monogram.weights.two_step import own_scores
 from monogram.weights.two_step_dual import BATCH, two_step_products
 
+Key = tuple[int, bytes]  # the rank and the powers of a projection
+
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """W = ((1 − share)·B + share·B² + weight·VVᵀ)·diag(θ) + repeat·I, V the first `rank` directions, for each row θ."""
+    """W = ((1 − share)·B + share·B² + weight·D⁻¹VVᵀD)·diag(θ) + repeat·I, for each row θ of `thetas`.
+
+    V are the first `rank` directions, D = diag(powers); None: D = I.
+    """
 
     share: float
     weight: float
     rank: int
     thetas: Float64
     repeat: float = 0.0
+    powers: Float64 | None = None
 
 
 class Mixtures:
@@ -62,11 +68,19 @@ class Mixtures:
                 head.append(best)
         return [joined(head, k) for head in parts]
 
-    def _common(self, rows: Csr, mixtures: Sequence[Mixture]) -> dict[int, Float]:
-        """The projections of the histories, by rank of the projection."""
-        coordinates: Any = rows.astype(self.basis.dtype) @ self.basis
-        ranks = {mixture.rank for mixture in mixtures if mixture.weight}
-        return {rank: coordinates[:, :rank] @ self.basis[:, :rank].T for rank in ranks}
+    def _common(self, rows: Csr, mixtures: Sequence[Mixture]) -> dict[Key, Float]:
+        """The projections of the histories, by the rank and the powers of the projection."""
+        rows = rows.astype(self.basis.dtype)
+        coordinates: dict[bytes, Float] = {}
+        common: dict[Key, Float] = {}
+        for mixture in mixtures:
+            key = _key(mixture)
+            if mixture.weight and key not in common:
+                projection = Projection(self.basis, mixture.powers)
+                if key[1] not in coordinates:
+                    coordinates[key[1]] = projection.coordinates(rows)
+                common[key] = projection.scores(coordinates[key[1]], mixture.rank)
+        return common
 
     def _steps(self, rows: Csr, threads: int) -> tuple[Float, Float]:
         """The scores of histories by B, and by B²."""
@@ -80,11 +94,15 @@ class Mixtures:
         return np.ascontiguousarray(first.T), np.ascontiguousarray((first * (1 + scale) - scale * through).T)
 
 
-def _mixed(mixture: Mixture, first: Float, second: Float, common: dict[int, Float]) -> Float:
+def _key(mixture: Mixture) -> Key:
+    return mixture.rank, b"" if mixture.powers is None else mixture.powers.tobytes()
+
+
+def _mixed(mixture: Mixture, first: Float, second: Float, common: dict[Key, Float]) -> Float:
     out = (1 - mixture.share) * first
     out += mixture.share * second
     if mixture.weight:
-        out += mixture.weight * common[mixture.rank]
+        out += mixture.weight * common[_key(mixture)]
     return np.asarray(out)
 
 

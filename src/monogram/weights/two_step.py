@@ -6,36 +6,37 @@ from typing import Any
 
 import numpy as np
 
-from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.errors import ModelFileError
 from monogram.weights.common import Tensors, Weights, batches, checked, joined, part
+from monogram.weights.projection import Projection
 
 
 class TwoStepWeights(Weights):
-    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) + r·I; the kinds differ in how they hold B.
+    """W = ((1 − s)·B + s·B² + P)·diag(f) + r·I; the kinds differ in how they hold B.
 
     Parameters
     ----------
     first : B, as weights
     share : s
     factors : f, above 0
-    basis : G, n × some columns, or None
+    low_pass : P, or None
     repeat : r, what an item of the history adds to its own score
-    dtype : of an empty basis
+    dtype : of an empty projection
     """
 
     linear = True
 
     def __init__(
-        self, first: Any, share: float, factors: Float64, basis: Float | None, repeat: float, dtype: Any
+        self, first: Any, share: float, factors: Float64, low_pass: Projection | None, repeat: float, dtype: Any
     ) -> None:
         self.first, self.share, self.factors, self.repeat = first, share, factors, repeat
-        self.basis = np.zeros((len(factors), 0), dtype) if basis is None else basis
+        self.low_pass = low_pass or Projection.none(len(factors), dtype)
 
     @staticmethod
-    def stored(tensors: Tensors, items: int) -> tuple[float, Float64, Float | None, float]:
-        """Share, factors, basis and repeat from stored arrays, checked."""
+    def stored(tensors: Tensors, items: int) -> tuple[float, Float64, Projection | None, float]:
+        """Share, factors, projection and repeat from stored arrays, checked."""
         share, factors = float(checked(tensors, "share", (1,))[0]), checked(tensors, "factors", (items,))
         if not 0 <= share <= 1:
             raise ModelFileError(f"the file's weights have a share of {share:g}; expected one between 0 and 1")
@@ -44,13 +45,11 @@ class TwoStepWeights(Weights):
         repeat = float(checked(tensors, "repeat", (1,))[0]) if "repeat" in tensors else 0.0
         if not 0 <= repeat < np.inf:
             raise ModelFileError(f"the file's weights have a repeat of {repeat:g}; expected a number of at least 0")
-        basis = tensors.get("basis")
-        columns = basis.shape[1] if basis is not None and basis.ndim == 2 else 1
-        return share, factors, None if basis is None else checked(tensors, "basis", (items, columns)), repeat
+        return share, factors, Projection.from_tensors(tensors, items), repeat
 
     @property
     def nbytes(self) -> int:
-        return int(self.first.nbytes + self.factors.nbytes + self.basis.nbytes)
+        return int(self.first.nbytes + self.factors.nbytes + self.low_pass.nbytes)
 
     @property
     def batch(self) -> int:
@@ -76,17 +75,11 @@ class TwoStepWeights(Weights):
         tensors: Tensors = self.first.tensors() | {"share": np.array([self.share]), "factors": self.factors}
         if self.repeat:
             tensors["repeat"] = np.array([self.repeat])
-        return tensors | {"basis": self.basis} if self.basis.size else tensors
+        return tensors | self.low_pass.tensors()
 
     def _ranking_scores(self, rows: Csr, threads: int) -> Float:
         """Scores of histories without the item factors, by which lists are ranked."""
         raise TypeError(f"{type(self).__name__} must define _ranking_scores")
-
-    def _projected(self, rows: Csr, items: Indices) -> Float64:
-        """The scores of the low-pass projection, hGGᵀ, for some items, in float64."""
-        used = np.unique(rows.indices)
-        common = rows[:, used].astype(np.float64) @ self.basis[used].astype(np.float64)
-        return np.asarray(common @ self.basis[items].T.astype(np.float64))
 
 
 def own_scores(rows: Csr, factors: Float64) -> Float64:

@@ -14,6 +14,7 @@ from monogram.errors import MemoryBudgetError, ModelFileError
 from monogram.weights.common import Tensors, batches, warn_not_converged
 from monogram.weights.dense import Dense
 from monogram.weights.dual import Dual
+from monogram.weights.projection import Projection
 from monogram.weights.two_step import TwoStepWeights, own_scores
 
 WIDTH = 64  # products are padded to a multiple of it, so that rounding is nearly that of an unbatched history
@@ -22,7 +23,7 @@ ROWS = 1024  # rows of the weights to which the projection is added at once, to 
 
 
 class TwoStepDual(TwoStepWeights):
-    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) + r·I through the `Dual` of B, without forming B.
+    """W = ((1 − s)·B + s·B² + P)·diag(f) + r·I through the `Dual` of B, without forming B.
 
     The second step is yB = y − (yC)∘(1/c) for y = hB, one product with K⁻¹: in float64 for scores, in the precision of
     K⁻¹ for ranked lists.
@@ -32,7 +33,7 @@ class TwoStepDual(TwoStepWeights):
     first : the `Dual` of B itself: θ = 1, δ = 0
     share : s
     factors : f, above 0
-    basis : G, n × some columns, or None
+    low_pass : P, or None
     repeat : r, what an item of the history adds to its own score
     """
 
@@ -41,20 +42,20 @@ class TwoStepDual(TwoStepWeights):
     batch = BATCH
 
     def __init__(
-        self, first: Dual, share: float, factors: Float64, basis: Float | None = None, repeat: float = 0.0
+        self, first: Dual, share: float, factors: Float64, low_pass: Projection | None = None, repeat: float = 0.0
     ) -> None:
-        super().__init__(first, share, factors, basis, repeat, first.inverse.dtype)
+        super().__init__(first, share, factors, low_pass, repeat, first.inverse.dtype)
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, training: Csr) -> TwoStepDual:
         """Build from stored arrays."""
-        share, factors, basis, repeat = cls.stored(tensors, training.shape[1])
+        share, factors, low_pass, repeat = cls.stored(tensors, training.shape[1])
         first = Dual.from_tensors(tensors, training)
         if not ((first.scale < 0).all() and (first.own == 1).all()):
             raise ModelFileError(
                 "the file's two-step weights have a first step with θ ≠ 1 or δ ≠ 0; expected θ = 1 and δ = 0"
             )
-        return cls(first, share, factors, basis, repeat)
+        return cls(first, share, factors, low_pass, repeat)
 
     def error(self, histories: Csr, threads: int) -> float:
         """The largest error of the ranking scores on items outside the histories, relative to the largest score."""
@@ -70,7 +71,7 @@ class TwoStepDual(TwoStepWeights):
             rows = histories[start:stop]
             first = self.first.score(rows, every, threads)
             mixed = self._mixed(first, self._exact(first.T, threads).T)[:, items]
-            out[start:stop] = (mixed + self._projected(rows, items)) * self.factors[items]
+            out[start:stop] = (mixed + self.low_pass.of_items(rows, items)) * self.factors[items]
             if self.repeat:
                 out[start:stop] += own_scores(rows, np.full(len(self.factors), self.repeat))[:, items]
         return out
@@ -80,7 +81,7 @@ class TwoStepDual(TwoStepWeights):
         for start, stop in batches(len(items), WIDTH):
             first = self.first.columns(items[start:stop])
             second = first - self._exact(first / c[:, None], threads)
-            projected = self.basis @ self.basis[items[start:stop]].T.astype(np.float64)
+            projected = self.low_pass.columns(items[start:stop])
             out[:, start:stop] = (1 - self.share) * first + self.share * second + projected
         out *= self.factors[items]
         out[items, np.arange(len(items))] += self.repeat
@@ -99,7 +100,7 @@ class TwoStepDual(TwoStepWeights):
             )
         first = self.first.expand(budget=budget, threads=threads, stage=stage).matrix
         with parallel.blas_threads(threads):
-            return Dense(two_step_product(first, self.share, self.factors, self.basis, self.repeat))
+            return Dense(two_step_product(first, self.share, self.factors, self.low_pass, self.repeat))
 
     def _c(self) -> Float64:
         """The diagonal of C, from the scale −1/(c·ℓ)."""
@@ -124,11 +125,12 @@ class TwoStepDual(TwoStepWeights):
         # (1 − s)·y + s·yB = y·(1 − s/(c·ℓ)) + (yΛ⁻¹X̃ᵀK⁻¹X̃)·s/(c·ℓ), and the scale is −1/(c·ℓ)
         second = (self.share * self.first.scale)[:, None]
         out = np.ascontiguousarray((first * (1 + second) - second * through).T)
-        if self.basis.size:
-            common = np.zeros((_padded(len(out)), self.basis.shape[1]), self.basis.dtype)
-            common[: len(out)] = rows @ self.basis
+        basis = self.low_pass.basis
+        if basis.size:
+            common = np.zeros((_padded(len(out)), basis.shape[1]), basis.dtype)
+            common[: len(out)] = self.low_pass.coordinates(rows)
             with parallel.blas_threads(threads):
-                out += (common @ self.basis.T)[: len(out)]
+                out += self.low_pass.scores(common)[: len(out)]
         return out
 
 
@@ -148,15 +150,17 @@ def two_step_products(dual: Dual, rows: Csr, threads: int) -> tuple[Float, Float
     return first, multiply(dual.by_item, np.ascontiguousarray(solved[:, :size]), threads)
 
 
-def two_step_product(matrix: Float, share: float, factors: Float64, basis: Float | None, repeat: float = 0.0) -> Float:
-    """The array ((1 − s)·B + s·B² + GGᵀ)·diag(f) + r·I; the array of B is overwritten."""
+def two_step_product(
+    matrix: Float, share: float, factors: Float64, low_pass: Projection | None, repeat: float = 0.0
+) -> Float:
+    """The array ((1 − s)·B + s·B² + P)·diag(f) + r·I; the array of B is overwritten."""
     out = matrix @ matrix
     out *= share
     matrix *= 1 - share
     out += matrix
-    if basis is not None and basis.size:
+    if low_pass is not None and low_pass.basis.size:
         for start in range(0, len(out), ROWS):
-            out[start : start + ROWS] += basis[start : start + ROWS] @ basis.T
+            out[start : start + ROWS] += low_pass.rows(start, start + ROWS)
     out *= factors.astype(out.dtype)
     if repeat:
         out[np.diag_indices(len(out))] += repeat

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from monogram.engine.runtime import parallel
-from monogram.engine.runtime.arrays import Csr, Float, Float64, Indices
+from monogram.engine.runtime.arrays import Csr, Float64, Indices
 from monogram.engine.topk.two_steps import two_steps
 from monogram.weights.common import Tensors, batches
+from monogram.weights.projection import Projection
 from monogram.weights.sparse import Sparse
 from monogram.weights.two_step import TwoStepWeights, own_scores
 
@@ -15,15 +16,15 @@ SCORES = 1 << 22  # scores of each step in memory at a time: 32 MB in float64
 
 
 class TwoStepSparse(TwoStepWeights):
-    """W = ((1 − s)·B + s·B² + GGᵀ)·diag(f) + r·I with a sparse B; B² is not formed. See `TwoStepWeights`."""
+    """W = ((1 − s)·B + s·B² + P)·diag(f) + r·I with a sparse B; B² is not formed. See `TwoStepWeights`."""
 
     kind = "two_step_sparse"
 
     def __init__(
-        self, matrix: Csr, share: float, factors: Float64, basis: Float | None = None, repeat: float = 0.0
+        self, matrix: Csr, share: float, factors: Float64, low_pass: Projection | None = None, repeat: float = 0.0
     ) -> None:
-        super().__init__(Sparse(matrix), share, factors, basis, repeat, matrix.dtype)
-        self.batch_invariant = not self.basis.size
+        super().__init__(Sparse(matrix), share, factors, low_pass, repeat, matrix.dtype)
+        self.batch_invariant = not self.low_pass.basis.size
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, training: Csr) -> TwoStepSparse:
@@ -46,8 +47,8 @@ class TwoStepSparse(TwoStepWeights):
     def columns(self, items: Indices) -> Float64:
         first = self.first.columns(items)
         second = self.first.matrix.astype(np.float64) @ first
-        projected = self.basis @ self.basis[items].T.astype(np.float64)
-        out = np.asarray(((1 - self.share) * first + self.share * second + projected) * self.factors[items])
+        mixed = (1 - self.share) * first + self.share * second + self.low_pass.columns(items)
+        out = np.asarray(mixed * self.factors[items])
         out[items, np.arange(len(items))] += self.repeat
         return out
 
@@ -56,7 +57,7 @@ class TwoStepSparse(TwoStepWeights):
         scores *= self.share
         first *= 1 - self.share
         scores += first
-        if self.basis.size:
+        if self.low_pass.basis.size:
             with parallel.blas_threads(threads):
-                scores += self._projected(rows, np.arange(len(self.factors)))
+                scores += self.low_pass.of_items(rows, np.arange(len(self.factors)))
         return scores
