@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import sys
 import xml.etree.ElementTree as ET
 
@@ -16,6 +18,12 @@ LINES = [
     for place, name in enumerate(("DEQL", "EDLAE"))
     for b in (0, 0.5, 1, 2)
 ]
+KINDS = list(plots.KINDS)
+TIMED = [
+    {"model": "EASE", "ndcg@20": 0.2, "seconds": 2.0, "kind": KINDS[0], "low": 0.19, "high": 0.21},
+    {"model": "SLIM", "ndcg@20": 0.1995, "seconds": 90.0, "kind": KINDS[1]},
+    {"model": "Deep", "ndcg@20": 0.1, "kind": KINDS[2]},
+]
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +37,8 @@ def drawings():
         "b": plots.against_b([row | {"low": 0.09, "high": 0.2} for row in LINES], "ndcg@20", marks={"paper": 0.12}),
         "rank": plots.against_rank(LINES, "ndcg@20"),
         "epochs": plots.convergence(LINES, "ndcg@20"),
+        "seconds": plots.accuracy_and_seconds(TIMED, "ndcg@20", title="t"),
+        "cosines": plots.histograms({"encoder": [1, 2, 1, 0], "decoder": [0, 1, 2, 1]}, x="cosine"),
     }
 
 
@@ -91,3 +101,47 @@ def test_a_logarithmic_axis_needs_numbers_above_0():
     rows = [{"model": "DEQL", "b": b, "x": b} for b in (0, 0.5, 2)]
     assert plots.against(rows, "x", x="b", logarithmic=True).axes[0].get_xscale() == "linear"
     assert plots.against(rows[1:], "x", x="b", logarithmic=True).axes[0].get_xscale() == "log"
+
+
+def test_models_are_named_beside_the_axes_without_overlap():
+    figure = plots.accuracy_and_seconds(TIMED, "ndcg@20")
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.texts] == ["Deep  0.1000", "SLIM  0.1995", "EASE  0.2000"]
+    heights = [label.xyann[1] for label in axes.texts]
+    assert min(above - below for below, above in itertools.pairwise(heights)) > 0.1
+    points = {tuple(line.get_xdata()): line.get_marker() for line in axes.lines if line.get_marker() != "None"}
+    assert points == {(2.0,): "o", (90.0,): "s", (axes.get_xlim()[1],): "D"}
+    assert [label.get_text() for label in figure.legends[0].get_texts()] == KINDS
+
+
+def test_labels_move_apart_and_stay_inside():
+    placed = plots._apart([0.0, 0.5, 0.51, 0.99, 1.0], 0.1)
+    assert placed == pytest.approx([0.0, 0.5, 0.6, 0.9, 1.0])
+
+
+@pytest.mark.parametrize("seconds", [[0.0], [3.0], [0.2, 0.21], [1, 5000]])
+def test_an_axis_of_seconds_has_known_ticks(seconds):
+    rows = [{"model": "m", "seconds": value, "x": 1.0} for value in seconds]
+    axes = plots.against(rows, "x", x="seconds").axes[0]
+    low, high = axes.get_xlim()
+    assert low <= max(*seconds, 0.001) <= high
+    assert low <= max(min(seconds), 0.001)
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert len(labels) >= 2
+    assert set(labels) <= set(plots.TIMES.values())
+
+
+def test_an_svg_has_a_rule_for_dark_screens_and_text_as_text():
+    svg = plots.picture(drawings()["seconds"]).decode()
+    root = ET.fromstring(svg)
+    names = "{http://www.w3.org/2000/svg}"
+    (style,) = (one for one in root if one.tag == f"{names}style")
+    assert "prefers-color-scheme: dark" in style.text
+    assert "EASE  0.2000" in "".join(root.itertext())
+    colours = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", re.sub(r"<style>@media.*?</style>", "", svg)))
+    assert colours <= {*plots.DARK}, "every colour has a dark one"
+
+
+def test_no_histogram_is_an_error():
+    with pytest.raises(ParameterError, match="no histograms"):
+        plots.histograms({}, x="cosine")

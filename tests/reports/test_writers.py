@@ -9,7 +9,7 @@ import pytest
 
 from monogram.errors import ParameterError, StorageError
 from monogram.reports import writers
-from monogram.reports.blocks import Grid, Heading, Picture, Text, in_words
+from monogram.reports.blocks import Contents, Fold, Grid, GridCell, Heading, Items, Picture, Pictures, Text, in_words
 
 BLOCKS = [
     Heading(1, "A <b> & c"),
@@ -45,3 +45,34 @@ def test_settings_in_words():
     assert (
         in_words({"l2": 100.0, "dropout": 0.3, "rank": 8, "solver": "svd"}) == "l2 100, dropout 0.3, rank 8, solver svd"
     )
+
+
+def test_contents_link_to_headings_once_each():
+    blocks = [Contents(), Heading(2, "Table 1: A & b"), Heading(3, "x"), Heading(2, "Table 1: A & b")]
+    assert writers.markdown(blocks, "r").startswith(
+        "- [Table 1: A & b](#table-1-a--b)\n- [Table 1: A & b](#table-1-a--b-1)\n"
+    )
+    page = writers.page(blocks)
+    for name in ("table-1-a--b", "table-1-a--b-1"):
+        assert page.count(f'href="#{name}"') == page.count(f'<h2 id="{name}"') == 1
+
+
+def test_details_and_tones_of_a_cell():
+    grid = Grid("t", ["row", "n"], [[GridCell("EASE", "l2 <1>"), GridCell("✓ 0.1", "[0, 1]", "good")]], frozenset({1}))
+    assert "| EASE, l2 <1> | ✓ 0.1 [0, 1] |" in writers.markdown([grid], "r")
+    page = writers.page([grid])
+    assert '<th scope="row">EASE<small>l2 &lt;1&gt;</small></th>' in page
+    assert '<td class="number"><span class="tag good">✓ 0.1</span><small>[0, 1]</small></td>' in page
+
+
+def test_pictures_inside_other_blocks_are_written(tmp_path):
+    pictures = [Picture(name, name, b"<svg/>") for name in "abc"]
+    blocks = [pictures[0], Fold("more", [Pictures(pictures[1:], "both"), Items(["i"])])]
+    written = writers.write(blocks, tmp_path / "r.md")
+    assert [path.name for path in written] == ["r-a.svg", "r-b.svg", "r-c.svg", "r.md"]
+    text = written[-1].read_text(encoding="utf-8")
+    assert "**more**\n\n![b](r-b.svg)\n\n![c](r-c.svg)\n\n*both*\n\n- i" in text
+    page = writers.page(blocks)
+    assert page.count("<img ") == 3
+    assert "<details>\n<summary>more</summary>" in page
+    assert "<figcaption>both</figcaption>" in page

@@ -21,6 +21,8 @@ PAPER = Paper(
     title="Tiny & made up",
     source="nowhere",
     protocol="lightgcn",
+    question="Is it good?",
+    main="table 1",
     tables=(
         PaperTable(
             name="table 1", title="All", metrics=("recall@5", "ndcg@5"), data=("gowalla", "yelp2018"), rows=ROWS
@@ -38,7 +40,8 @@ PAPER = Paper(
 )
 
 
-def lists(path, users=40, items=25):
+def write_lists(path, users=40, items=25, order=None):
+    """Train and test lists; with `order`, a generator of orders, the events of each user stand in that order."""
     rng = np.random.default_rng(1)
     used = rng.random((users, items)) < 0.4
     test = used & (rng.random((users, items)) < 0.3)
@@ -46,7 +49,9 @@ def lists(path, users=40, items=25):
     arrays = {}
     for name, part in (("train", train), ("test", test)):
         arrays[f"{name}_indptr"] = np.concatenate([[0], np.cumsum(part.sum(axis=1))]).astype(np.int32)
-        arrays[f"{name}_indices"] = np.nonzero(part)[1].astype(np.int32)
+        rows = [np.flatnonzero(row) for row in part]
+        rows = rows if order is None else [row[order.permutation(len(row))] for row in rows]
+        arrays[f"{name}_indices"] = np.concatenate(rows).astype(np.int32)
     np.savez(path, shape=np.array([users, items]), **arrays)
 
 
@@ -56,8 +61,13 @@ def paper():
 
 
 @pytest.fixture
+def lists():
+    return write_lists
+
+
+@pytest.fixture
 def folder(tmp_path):
     made = tmp_path / "data"
     made.mkdir()
-    lists(made / "gowalla.npz")
+    write_lists(made / "gowalla.npz")
     return made

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 import monogram as mg
-from monogram.errors import NumericalError, ParameterError
+from monogram.errors import DataError, NumericalError, ParameterError
+from monogram.reproduce import cells_file, sets
 from monogram.reproduce import runner as runner_
-from monogram.reproduce import sets
 from monogram.reproduce.cache import Cache
-from monogram.reproduce.paper import PaperTable, Row
+from monogram.reproduce.paper import Choice, PaperTable, Row
 from monogram.reproduce.runner import Runner, Selection
+
+EASE = {"gowalla": {"l2": 10.0}}
 
 
 def test_every_row_has_its_cells(paper, folder, tmp_path):
@@ -28,6 +30,8 @@ def test_every_row_has_its_cells(paper, folder, tmp_path):
     assert ease.verdict == "short"
     assert ease.seconds > 0
     assert ease.used == "gowalla"
+    assert ease.size == {"users": 40, "items": 25, "events": split.train.n_events}
+    assert ease.closed_form
     assert found["gowalla", "EASE", "ndcg@5"].verdict == "better"
     assert found["gowalla", "DEQL", "ndcg@5"].verdict == "not printed"
     assert found["gowalla", "Deep", "ndcg@5"].verdict == "no model"
@@ -35,6 +39,7 @@ def test_every_row_has_its_cells(paper, folder, tmp_path):
     missing = found["yelp2018", "DLAE", "recall@5"]
     assert missing.verdict == "no data"
     assert "yelp2018/train.txt" in missing.reason
+    assert missing.settings == {"l2": 1.0}
     figure = [cell for cell in cells if cell.table == "figure b"]
     assert [cell.settings["b"] for cell in figure] == [0.0, 0.5, 1.0]
     assert all(cell.value is not None for cell in figure)
@@ -71,7 +76,7 @@ def test_a_fit_that_is_refused_is_a_cell_with_the_reason(paper, folder, tmp_path
     cells = Runner(folder, Cache(tmp_path), fit={"memory": 10}).run(paper, Selection(rows=["EASE"]))
     assert {cell.verdict for cell in cells if cell.data == "gowalla"} == {"failed"}
     assert all("nothing was allocated" in cell.reason or "not in the data folder" in cell.reason for cell in cells)
-    assert not list(tmp_path.glob("*.json")), "a failure is not kept"
+    assert not any('"values"' in file.read_text() for file in tmp_path.glob("*.json")), "a failure is not kept"
 
 
 def test_a_stand_in_gets_no_verdict(paper, folder, tmp_path):
@@ -96,9 +101,10 @@ def test_rank_and_seconds_are_of_the_fit(paper, folder, tmp_path):
 
 
 def test_settings_may_be_searched(paper, folder, tmp_path):
-    runner = Runner(folder, Cache(tmp_path / "c"), choose=lambda row, place, table: {"l2": 7.0})
+    runner = Runner(folder, Cache(tmp_path / "c"), choose=lambda row, place, table: Choice({"l2": 7.0}, 9, "a cut"))
     cells = runner.run(paper, Selection(data=["gowalla"], tables=["table 1"]))
     assert {cell.settings["l2"] for cell in cells if cell.row != "Deep"} == {7.0}
+    assert {(cell.tried, cell.validation) for cell in cells if cell.row != "Deep"} == {(9, "a cut")}
 
 
 @pytest.mark.parametrize(
@@ -137,3 +143,51 @@ def test_a_search_that_fails_is_a_row_that_failed(paper, folder, tmp_path):
     )
     assert {(cell.verdict, cell.reason) for cell in cells if cell.row == "EASE"} == {("failed", "too small")}
     assert any(cell.verdict == "no model" for cell in cells)
+
+
+def test_derived_settings_depend_on_the_data(paper, folder, tmp_path, monkeypatch):
+    def derive(log, settings):
+        calls.append(log.n_users)
+        return {"rank": settings["rank"], "l2": float(log.n_users)}
+
+    calls = []
+    row = Row(name="LRR", model="lrr", settings={"gowalla": {"rank": 3}}, derive=derive)
+    derived = replace(
+        paper, tables=(PaperTable(name="t", title="t", metrics=("ndcg@5",), data=("gowalla",), rows=(row,)),)
+    )
+    (cell,) = Runner(folder, Cache(tmp_path / "c"), choose=lambda *_: 1 / 0).run(derived)
+    split = mg.splits.lightgcn(folder / "gowalla.npz")
+    assert cell.value == pytest.approx(mg.evaluate(mg.LRR(rank=3, l2=40.0), split, ["ndcg@5"]).rows()[0]["value"])
+    assert cell.settings == {"rank": 3}
+    assert Runner(folder, Cache(tmp_path / "c")).run(derived) == [cell]
+    assert calls == [40], "a cached result needs no data"
+
+
+def test_cosines_are_cells_with_histograms(paper, folder, tmp_path):
+    settings = {"gowalla": {"rank": 4, "l2": 5.0, "dropout": 0.3}}
+    rows = (Row(name="EDLAE", model="low_rank_edlae", settings=settings), Row(name="EASE", model="ease", settings=EASE))
+    table = PaperTable(name="t", title="t", metrics=runner_.OF_FACTORS, data=("gowalla",), rows=rows,
+                       similar=Row(name="full", model="ease", settings=EASE))  # fmt: skip
+    cosines = replace(paper, tables=(table,))
+    cells = Runner(folder, Cache(tmp_path / "c")).run(cosines)
+    encoder, decoder, *failed = cells
+    assert (encoder.metric, decoder.metric) == runner_.OF_FACTORS
+    assert all(-1 <= cell.value <= 1 and sum(cell.histogram) == 25 for cell in (encoder, decoder))
+    assert {(cell.verdict, "no factors" in cell.reason) for cell in failed} == {("failed", True)}
+    assert Runner(folder, Cache(tmp_path / "c")).run(cosines) == cells
+
+
+def test_cells_in_a_file_are_the_same_cells(paper, folder, tmp_path):
+    cells = Runner(folder, Cache(tmp_path / "c")).run(paper)
+    path = cells_file.save(tmp_path / "cells.json", "tiny", cells, "monogram reproduce tiny")
+    stored = cells_file.load(path, "tiny")
+    assert stored.cells == cells
+    assert stored.command == "monogram reproduce tiny"
+    with pytest.raises(DataError, match=r"expected \(1, 'other'\)"):
+        cells_file.load(path, "other")
+    for text in ("", "[]", "{}", '{"format": 1, "paper": "tiny", "command": "", "cells": [{"x": 1}]}'):
+        path.write_text(text)
+        with pytest.raises(DataError, match="has no cells"):
+            cells_file.load(path, "tiny")
+    with pytest.raises(DataError, match="cannot be read"):
+        cells_file.load(tmp_path / "absent.json", "tiny")

@@ -50,7 +50,13 @@ def command(
     peers: Annotated[bool, typer.Option("--peers", help="Also measure other libraries (not available yet).")] = False,
     output: Annotated[
         list[str] | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Report to write: .md or .html; may be repeated."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Report to write: .md, .html, or .json (the cells); may be repeated."
+        ),
+    ] = None,
+    cells: Annotated[
+        str | None,
+        typer.Option("--cells", metavar="FILE", help="Write the report from the cells of a .json report; fit nothing."),
     ] = None,
     cache: Annotated[
         str | None,
@@ -68,7 +74,7 @@ def command(
     a data set or a model is missing, are in the report with the reason.
     """
     from monogram.reports import writers
-    from monogram.reproduce import papers
+    from monogram.reproduce import cells_file, papers
     from monogram.reproduce.cache import Cache
     from monogram.reproduce.report import report, summary
     from monogram.reproduce.runner import Runner, Selection
@@ -81,20 +87,35 @@ def command(
     if peers:
         raise ParameterError("--peers is not available yet; leave it out")
     for path in output or ():
-        writers.check(path)
+        if not _is_json(path):
+            writers.check(path)
         check_output(path)
-    folder = _folder(data)
-    fit = {"memory": memory, "threads": threads}
-    results = Cache(cache)
-    choose = Tuned(results.folder, budget, fit, print_stderr) if tune else None
-    runner = Runner(folder, results, fit=fit, progress=print_stderr, choose=choose)
-    cells = runner.run(chosen, Selection(dataset or (), row or (), table or ()))
-    flags = {"--dataset": dataset, "--row": row, "--table": table}
+    if cells is not None:
+        if tune or dataset or row or table:
+            raise ParameterError("--cells takes all cells of its file; leave out --tune, --dataset, --row and --table")
+        stored = cells_file.load(cells, chosen.name)
+        measured, made_with = stored.cells, stored.command
+    else:
+        folder = _folder(data)
+        fit = {"memory": memory, "threads": threads}
+        results = Cache(cache)
+        choose = Tuned(results.folder, budget, fit, print_stderr) if tune else None
+        runner = Runner(folder, results, fit=fit, progress=print_stderr, choose=choose)
+        measured = runner.run(chosen, Selection(dataset or (), row or (), table or ()))
+        flags = {"--dataset": dataset, "--row": row, "--table": table}
+        made_with = _command(paper, flags, budget if tune else None)
     for path in output or ():
-        written = writers.write(report(chosen, cells, _command(paper, flags, budget if tune else None)), path)
+        if _is_json(path):
+            written = [cells_file.save(path, chosen.name, measured, made_with)]
+        else:
+            written = writers.write(report(chosen, measured, made_with), path)
         print_stderr("wrote " + ", ".join(map(str, written)))
-    _show(cells, as_json, bool(output))
-    print_stderr(summary(cells))
+    _show(measured, as_json, bool(output))
+    print_stderr(summary(measured))
+
+
+def _is_json(path: str) -> bool:
+    return Path(path).suffix.lower() == ".json"
 
 
 def _folder(data: str | None) -> Path | None:

@@ -26,6 +26,11 @@ class Cell:
     value, low, high : our number, with its 95% interval over users (None for rank and seconds)
     users : the number of test users
     seconds, bytes : the time and the peak memory of the fit
+    closed_form : whether our fit has no epochs; None where it was not measured
+    size : users, items and events of the train part
+    tried : number of settings that a search compared on the validation part; None where nothing was searched
+    validation : how that validation part was cut, and why
+    histogram : of a metric with one number for each item: their histogram, in equal bins from -1 to 1
     verdict, reason : the result of the comparison, and notes on it
     """
 
@@ -43,6 +48,11 @@ class Cell:
     users: int | None = None
     seconds: float | None = None
     bytes: int | None = None
+    closed_form: bool | None = None
+    size: Mapping[str, int] = field(default_factory=dict)
+    tried: int | None = None
+    validation: str = ""
+    histogram: Sequence[int] = ()
     verdict: str = NO_DATA
     reason: str = ""
 
@@ -55,7 +65,13 @@ class Cell:
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"settings": dict(self.settings), "difference": self.difference}
+        return asdict(self) | {"difference": self.difference}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Cell:
+        """The cell of a `document`."""
+        values = {name: value for name, value in document.items() if name != "difference"}
+        return cls(**{**values, "histogram": tuple(document["histogram"])})
 
 
 def judge(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 Settings = Mapping[str, Any]
 Numbers = tuple[float | None, ...]
+Derive = Callable[[Any, Settings], Settings]
 
 LATER = "not in this library yet"
 
@@ -24,6 +25,7 @@ class Row:
     printed : by data set, one number for each metric of the table; None where the paper has none or it is unreadable
     spread : the ± that the paper prints, in the form of `printed`
     note : how an unreadable name or number was read, or why a difference is expected
+    derive : computes the parameters from the train part and `settings`; None: the parameters are `settings`
     """
 
     name: str
@@ -32,6 +34,23 @@ class Row:
     printed: Mapping[str, Numbers] = field(default_factory=dict)
     spread: Mapping[str, Numbers] = field(default_factory=dict)
     note: str = ""
+    derive: Derive | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The settings of a row on a data set: those of the paper, or those that a search found.
+
+    Attributes
+    ----------
+    settings : of the paper, or the best ones on the validation part
+    tried : the number of settings that the search compared; None without a search
+    validation : how the validation part was cut, and why, as a phrase
+    """
+
+    settings: Settings
+    tried: int | None = None
+    validation: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +65,9 @@ class PaperTable:
     rows : in the order of the paper
     part : the part the paper measured on, "test" or "validation"
     axis : the parameter on the x axis of a figure, or the two parameters of a heat map; empty for a table
+    drawn_against : what the picture of a figure has on its x axis instead of `axis`: "seconds", or "" for `axis`
     marks : rows of another table whose printed numbers are drawn as lines in the figure
+    similar : of a table of cosines: the model whose largest weights define which items are similar
     note : a note on the whole table
     """
 
@@ -57,7 +78,9 @@ class PaperTable:
     rows: tuple[Row, ...]
     part: str = "test"
     axis: tuple[str, ...] = ()
+    drawn_against: str = ""
     marks: tuple[str, ...] = ()
+    similar: Row | None = None
     note: str = ""
 
 
@@ -71,6 +94,8 @@ class Paper:
     title, source : of the publication
     protocol : the name of the split
     tables : in the order of the paper
+    question : the question of a reader that the report answers first
+    main : the table whose models the picture at the top compares; its last metric is shown
     stand_ins : by the name of a data set that is not public, the data set used in its place; rows of a stand-in get no
         verdict, only their order and gaps are compared
     """
@@ -80,6 +105,8 @@ class Paper:
     source: str
     protocol: str
     tables: tuple[PaperTable, ...]
+    question: str = ""
+    main: str = ""
     stand_ins: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from monogram.data.splits import Split
+from monogram.engine.runtime.arrays import Indices
 from monogram.errors import MonogramError, MonogramWarning, ParameterError
 from monogram.evaluation import metrics as metrics_
 from monogram.evaluation import shared_fits
@@ -19,15 +22,17 @@ from monogram.models.base import Recommender
 from monogram.models.registry import model_class
 from monogram.models.report import Report
 from monogram.reproduce import cells as cells_
-from monogram.reproduce import sets
+from monogram.reproduce import embeddings, sets
 from monogram.reproduce.cache import Cache
 from monogram.reproduce.cells import Cell
-from monogram.reproduce.paper import Paper, PaperTable, Row, Settings
+from monogram.reproduce.paper import Choice, Paper, PaperTable, Row, Settings
 from monogram.reproduce.sets import Place
+from monogram.weights import Factors
 
 Result = dict[str, Any]
 OF_FIT = ("rank", "seconds")  # metrics of the fit, not of the recommendations
-Choose = Callable[[Row, Place, PaperTable], Settings]
+OF_FACTORS = ("encoder cosine", "decoder cosine")  # of the embeddings of similar items; see `embeddings`
+Choose = Callable[[Row, Place, PaperTable], Choice]
 
 
 @dataclass(frozen=True)
@@ -47,17 +52,41 @@ class RowJob:
     row: Row
     data: str
     place: Place
-    settings: Settings
+    choice: Choice
     result: Result = field(default_factory=dict)
+    size: dict[str, int] = field(default_factory=dict)
+    derived: Settings | None = None  # parameters that `Row.derive` computed
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the row, before `Row.derive`."""
+        return self.choice.settings
 
     def model(self) -> Recommender:
         """The model, not fitted."""
-        return model_class(str(self.row.model))(**self.settings)
+        return model_class(str(self.row.model))(**(self.settings if self.derived is None else self.derived))
+
+    def derive(self, split: Split) -> None:
+        """Compute the parameters that depend on the data."""
+        if self.row.derive is not None:
+            self.derived = self.row.derive(split.train, self.settings)
+
+    def label(self) -> str:
+        """The model with its settings; jobs with equal labels on a split have equal fits."""
+        if self.row.derive is None:
+            return repr(self.model())
+        return f"{self.row.name} ({self.row.derive.__name__}: {dict(self.settings)})"
 
     def source(self, checksum: Mapping[str, Any]) -> dict[str, Any]:
         """Everything that the result depends on: the key of the cache."""
         metrics = sorted({*self.table.metrics} - {*OF_FIT})
-        return {**checksum, "model": self.row.model, "parameters": self.model().params(), "metrics": metrics}
+        source = {**checksum, "model": self.row.model, "metrics": metrics}
+        similar = self.table.similar
+        if similar is not None:
+            source["similar"] = [similar.model, dict(similar.settings[self.place.name])]
+        if self.row.derive is not None:
+            return {**source, "derive": self.row.derive.__name__, "parameters": dict(self.settings)}
+        return {**source, "parameters": self.model().params()}
 
 
 class Runner:
@@ -83,6 +112,7 @@ class Runner:
     ) -> None:
         self.folder, self.cache, self.fit, self.choose = folder, cache or Cache(), fit or {}, choose
         self.progress = progress or (lambda _: None)
+        self._sets: tuple[tuple[Place, str, str], Indices] | None = None
         self._documents: dict[tuple[Place, str], dict[str, Any]] = {}
 
     def run(self, paper: Paper, selection: Selection | None = None) -> list[Cell]:
@@ -118,26 +148,27 @@ class Runner:
     def _without(self, table: PaperTable, row: Row, data: str, place: Place | None) -> list[Cell]:
         """The cells of a row that has settings for the stand-in only."""
         if place is None:
-            return _empty(table, row, data, cells_.NO_DATA, sets.missing(data))
+            return _empty(table, row, data, cells_.NO_DATA, sets.missing(data), row.settings.get(data))
         return _empty(table, row, data, cells_.NO_SETTINGS, "settings are known for its stand-in only")
 
     def _row(self, table: PaperTable, row: Row, data: str, place: Place | None) -> RowJob | list[Cell] | None:
         """A job, or the cells of a row that cannot be measured; None for a row without this data set."""
         if row.model is None:
             return _empty(table, row, data, cells_.NO_MODEL, row.note)
-        if place is not None and self.choose is not None and row.settings and not table.axis:
+        searched = row.settings and row.derive is None and not table.axis and table.similar is None
+        if place is not None and self.choose is not None and searched:
             try:
                 return RowJob(table, row, data, place, self.choose(row, place, table))
             except MonogramError as error:
                 return _empty(table, row, data, cells_.FAILED, str(error))
         if place is not None and place.name in row.settings:
-            return RowJob(table, row, data, place, row.settings[place.name])
+            return RowJob(table, row, data, place, Choice(row.settings[place.name]))
         if data in row.settings and (place is None or place.name != data):
-            return _empty(table, row, data, cells_.NO_DATA, sets.missing(data))
+            return _empty(table, row, data, cells_.NO_DATA, sets.missing(data), row.settings.get(data))
         if data not in row.printed:
             return None
         if place is None:
-            return _empty(table, row, data, cells_.NO_DATA, sets.missing(data))
+            return _empty(table, row, data, cells_.NO_DATA, sets.missing(data), row.settings.get(data))
         return _empty(table, row, data, cells_.NO_SETTINGS, row.note or "the settings are not published")
 
     def _measure(self, place: Place, part: str, jobs: Sequence[RowJob]) -> None:
@@ -146,12 +177,55 @@ class Runner:
         for job in jobs:
             job.result = self.cache.get(job.source(document)) or {}
         missing = [job for job in jobs if not job.result]
-        if not missing:
+        size = self.cache.get({**document, "size": "train"})
+        if missing or size is None:
+            split = place.split(part)
+            size = {"users": split.train.n_users, "items": split.train.n_items, "events": split.train.n_events}
+            self.cache.put({**document, "size": "train"}, size)
+            self._fit_missing(place, part, split, missing)
+        for job in jobs:
+            job.size = {name: size[name] for name in ("users", "items", "events")}  # the cache sorts names
+
+    def _fit_missing(self, place: Place, part: str, split: Split, missing: Sequence[RowJob]) -> None:
+        document = self._document(place, part)
+        for job in missing:
+            try:
+                job.derive(split)
+            except MonogramError as error:
+                job.result = {"error": str(error)}
+        ready = [job for job in missing if not job.result]
+        for group in _grouped(ready, _shared_fit).values():
+            self.progress(f"{place.name}, {part}: {', '.join(dict.fromkeys(job.label() for job in group))}")
+            if group[0].table.similar is not None:
+                self._compare(place, split, group, document)
+            else:
+                self._fit(split, group, document)
+
+    def _compare(self, place: Place, split: Split, jobs: Sequence[RowJob], document: Mapping[str, Any]) -> None:
+        """Fit a low-rank model, and measure the cosines of its embeddings of similar items."""
+        model, similar = jobs[0].model(), jobs[0].table.similar
+        assert similar is not None
+        try:
+            sets_of_items = self._similar(similar, place, jobs[0].table.part, split)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", MonogramWarning)
+                model.fit(split.train, **self.fit)
+            result = cosines_of(model, sets_of_items) | {"users": split.train.n_users, "warnings": _texts(caught)}
+        except MonogramError as error:
+            for job in jobs:
+                job.result = {"error": str(error)}
             return
-        split = place.split(part)
-        for group in _grouped(missing, _shared_fit).values():
-            self.progress(f"{place.name}, {part}: {', '.join(dict.fromkeys(repr(job.model()) for job in group))}")
-            self._fit(split, group, document)
+        for job in jobs:
+            job.result = result
+            self.cache.put(job.source(document), result)
+
+    def _similar(self, row: Row, place: Place, part: str, split: Split) -> Indices:
+        """The similar items of each item, of the model that defines them; the last ones are kept."""
+        key = (place, part, row.name)
+        if self._sets is None or self._sets[0] != key:
+            model = model_class(str(row.model))(**row.settings[place.name]).fit(split.train, **self.fit)
+            self._sets = (key, embeddings.similar_items(model.fitted()[1], split.train.n_items))
+        return self._sets[1]
 
     def _document(self, place: Place, part: str) -> dict[str, Any]:
         if (place, part) not in self._documents:
@@ -159,7 +233,7 @@ class Runner:
         return self._documents[place, part]
 
     def _fit(self, split: Split, jobs: Sequence[RowJob], document: Mapping[str, Any]) -> None:
-        by_model = _grouped(jobs, lambda job: repr(job.model()))
+        by_model = _grouped(jobs, RowJob.label)
         groups = list(by_model.values())
         names = {metric: None for job in jobs for metric in job.table.metrics if metric not in OF_FIT}
         metrics = tuple(metrics_.parse(metric) for metric in names)
@@ -172,8 +246,7 @@ class Runner:
             for job in jobs:
                 job.result = {"error": str(error)}
             return
-        warnings_ = (warning for warning in caught if issubclass(warning.category, MonogramWarning))
-        notes = list(dict.fromkeys(str(warning.message) for warning in warnings_))
+        notes = _texts(caught)
         for group, values in zip(groups, measured, strict=True):
             result = result_of(report, split, metrics, values) | {"warnings": notes, "shared": len(groups)}
             for job in group:
@@ -191,6 +264,27 @@ def result_of(report: Report, split: Split, metrics: tuple[Metric, ...], measure
         rows = Evaluation(split.protocol, metrics, {"model": by_user}, {"model": by_catalogue}, None, 0).rows()
         values |= {row["metric"]: [row["value"], row["low"], row["high"]] for row in rows}
     return {"values": values, "users": split.histories.n_users, "bytes": report.peak_bytes, "solver": report.solver}
+
+
+def cosines_of(model: Recommender, sets_of_items: Indices) -> Result:
+    """The result of a low-rank model for the cache: medians and histograms of its cosines, and the cost of its fit."""
+    report, weights = model.report_, model.fitted()[1]
+    assert report is not None
+    if not isinstance(weights, Factors):
+        raise ParameterError(f"{model!r} has no factors U and V; expected a model of low rank")
+    values: dict[str, Any] = {"seconds": [sum(report.seconds.values()), None, None]}
+    histograms = {}
+    for metric, vectors in zip(OF_FACTORS, embeddings.balanced(weights), strict=True):
+        cosines = embeddings.median_cosines(vectors, sets_of_items)
+        values[metric] = [float(np.median(cosines)) if len(cosines) else None, None, None]
+        histograms[metric] = embeddings.histogram(cosines)
+    return {"values": values, "histograms": histograms, "bytes": report.peak_bytes, "solver": report.solver}
+
+
+def _texts(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """The texts of the warnings of this library, each once."""
+    own = (warning for warning in caught if issubclass(warning.category, MonogramWarning))
+    return list(dict.fromkeys(str(warning.message) for warning in own))
 
 
 def check(paper: Paper, selection: Selection) -> None:
@@ -211,6 +305,8 @@ def _named_once(rows: Sequence[Row]) -> list[Row]:
 def _shared_fit(job: RowJob) -> Any:
     """Jobs with equal results are measured from one fit: of one inverse, or of the same model."""
     model = job.model()
+    if job.table.similar is not None:
+        return (job.table.name, repr(model))
     return shared_fits.inverse_key(model) if shared_fits.reads_heads(model) else repr(model)
 
 
@@ -220,15 +316,19 @@ def _cells(job: RowJob) -> list[Cell]:
         return _empty(job.table, job.row, job.data, cells_.FAILED, job.result["error"], job.settings)
     stand_in = job.place.name != job.data
     reason = "; ".join(filter(None, [job.row.note, *job.result.get("warnings", [])]))
+    closed_form = job.row.derive is not None or job.model().closed_form
     cells = []
     for empty in _empty(job.table, job.row, job.data, cells_.FAILED, reason, job.settings):
         value, low, high = job.result["values"].get(empty.metric, [None, None, None])
         verdict = cells_.FAILED if value is None else cells_.judge(
             empty.printed, value, low, high, metric=empty.metric, stand_in=stand_in
         )  # fmt: skip
+        histogram = tuple(job.result.get("histograms", {}).get(empty.metric, ()))
         cells.append(Cell(**{
             **vars(empty), "used": job.place.name, "value": value, "low": low, "high": high, "verdict": verdict,
             "users": job.result["users"], "seconds": job.result["values"]["seconds"][0], "bytes": job.result["bytes"],
+            "closed_form": closed_form, "size": job.size, "tried": job.choice.tried,
+            "validation": job.choice.validation, "histogram": histogram,
         }))  # fmt: skip
     return cells
 

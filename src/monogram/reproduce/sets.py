@@ -18,6 +18,7 @@ from monogram.data.interactions import Interactions
 from monogram.data.parts import events, part_of
 from monogram.data.readers import read
 from monogram.data.splits import Split
+from monogram.engine.runtime.arrays import Csr
 from monogram.errors import DataError
 
 SEED = 98765  # that of the reference code of the strong protocol
@@ -94,6 +95,26 @@ class Place:
             return splits.ratio811(log, seed=RATIO_SEED, part=part)
         return _half(splits.strong(log, users=2 * self.preparation.held_out, seed=SEED), part)
 
+    def ordered(self) -> Split | None:
+        """The public lists with the events of each user in order, from NAME-ordered.npz; None where it is absent.
+
+        Raises
+        ------
+        DataError
+            Where the file has other events than the lists of the data set.
+        """
+        path = self.folder / f"{self.name}-ordered.npz"
+        if self.protocol != "lightgcn" or not path.exists():
+            return None
+        ordered, split = splits.public(path), self.split("test")
+        for name, ours, theirs in (("train", ordered.train, split.train), ("test", ordered.targets, split.targets)):
+            if ours.matrix.shape != theirs.matrix.shape or (_pattern(ours.matrix) != _pattern(theirs.matrix)).nnz:
+                raise DataError(
+                    f"{path} has another {name} list than {self.path}; expected the same events, in order. Replace or "
+                    "remove it: without it the validation part is a random share of each user's train events"
+                )
+        return ordered
+
     def _is_npz(self) -> bool:
         return self.path.suffix == ".npz"
 
@@ -126,6 +147,10 @@ class Place:
         except (OSError, ValueError, KeyError, IndexError) as error:
             raise DataError(f"{self.name} cannot be read from {self.path.parent}: {error}") from error
         return names
+
+
+def _pattern(matrix: Csr) -> Csr:
+    return (matrix != 0).tocsr()
 
 
 def _ratings(path: Path) -> Interactions:

@@ -8,24 +8,31 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from monogram._version import __version__
-from monogram.data.splits import Split, holdout
 from monogram.errors import NumericalError
 from monogram.evaluation import metrics as metrics_
-from monogram.reproduce.paper import PaperTable, Row, Settings
+from monogram.reproduce.paper import Choice, PaperTable, Row, Settings
 from monogram.reproduce.sets import SEED, Place
 from monogram.safe import make_folder
 from monogram.tuning import budget as budget_
 from monogram.tuning.group_runner import Task
 from monogram.tuning.search import ModelSearch, about
 from monogram.tuning.study import Study
-from monogram.tuning.validation import SHARE
+from monogram.tuning.validation import Validation, validation_of
+
+OF_PROTOCOL = {
+    "strong": "the validation users of the protocol, held out beside those of the test part",
+    "ratio811": "the validation tenth of each user's events that the protocol defines",
+}
 
 FIXED = ("rank", "solver", "epochs", "tolerance", "zero_diagonal")
 
 
 class Tuned:
     """Searches the settings of a row; `Runner` takes it as `choose`.
+
+    The public lists are validated on the latest part of each user's train events where the data folder has them in
+    order (such as `gowalla-ordered.npz` beside `gowalla.npz`), because the test lists were cut that way. Without an
+    order the validation part is a random share of each user's train events.
 
     Parameters
     ----------
@@ -44,15 +51,17 @@ class Tuned:
     ) -> None:
         self.folder, self.limit, self.fit = folder, budget_.parse(budget), dict(fit)
         self.progress = progress
-        self._splits: dict[Place, Split] = {}
+        self._validations: dict[Place, Validation] = {}
 
-    def __call__(self, row: Row, place: Place, table: PaperTable) -> Settings:
+    def __call__(self, row: Row, place: Place, table: PaperTable) -> Choice:
         """The best settings of a row on the validation part of a data set, by the last metric of its table."""
         name, fixed = str(row.model), fixed_of(row.settings.get(place.name) or next(iter(row.settings.values()), {}))
-        task = Task(self._split(place), metrics_.parse(table.metrics[-1]), **self.fit)
+        validation = self.validation(place)
+        task = Task(validation.split, metrics_.parse(table.metrics[-1]), **self.fit)
         make_folder(self.folder, "give another with --cache")
-        study = Study(about(task, place.protocol), self.folder / _file(place, name, fixed, str(task.metric)))
-        self.progress(f"{place.name}: looking for the settings of {row.name}")
+        task_line = about(task, place.protocol)
+        study = Study(task_line, self.folder / _file(place, name, fixed, task_line))
+        self.progress(f"{place.name}: looking for the settings of {row.name} on {validation.how}")
         space: dict[str, Mapping[str, Any]] = {name: {parameter: [value] for parameter, value in fixed.items()}}
         search = ModelSearch(task, [name], space, study, self.limit, by_order=False)  # as in the papers
         search.run()
@@ -63,16 +72,20 @@ class Tuned:
             f"{place.name}: {row.name} {best.value:.4f} on validation with {best.setting.make()!r}, the best of "
             f"{len(study.trials)} settings in {study.seconds:.0f} s"
         )
-        return best.setting.parameters
+        return Choice(best.setting.parameters, len(study.trials), validation.how)
 
-    def _split(self, place: Place) -> Split:
-        """The validation split of the protocol; where it has none, a seeded share of each user's train events."""
-        if place not in self._splits:
-            if place.protocol == "lightgcn":
-                self._splits = {place: holdout(place.split("test").train, share=SHARE, seed=SEED)}
-            else:
-                self._splits = {place: place.split("validation")}
-        return self._splits[place]
+    def validation(self, place: Place) -> Validation:
+        """The validation part of the protocol; of the public lists, a part of train."""
+        if place not in self._validations:
+            self._validations = {place: _validation(place)}  # only that of one data set is held in memory
+        return self._validations[place]
+
+
+def _validation(place: Place) -> Validation:
+    if place.protocol != "lightgcn":
+        return Validation(place.split("validation"), OF_PROTOCOL[place.protocol])
+    split = place.ordered() or place.split("test")
+    return validation_of(None, split, split, None, SEED)
 
 
 def fixed_of(settings: Settings) -> dict[str, Any]:
@@ -81,6 +94,6 @@ def fixed_of(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name in names or value == 0}
 
 
-def _file(place: Place, name: str, fixed: Mapping[str, Any], metric: str) -> str:
-    key = json.dumps([place.checksum(), place.protocol, name, fixed, metric, __version__], sort_keys=True)
+def _file(place: Place, name: str, fixed: Mapping[str, Any], task_line: Mapping[str, Any]) -> str:
+    key = json.dumps([place.checksum(), name, fixed, dict(task_line)], sort_keys=True)
     return f"{place.name}-{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.study.jsonl"

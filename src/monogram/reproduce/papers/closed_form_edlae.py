@@ -35,6 +35,8 @@ PAPER = Paper(
     title="On the Regularization of Autoencoders",
     source="Steck and Garcia Garcia, 2021; the protocol is that of Liang et al. 2018",
     protocol="strong",
+    question="Is the closed form near the low-rank EDLAE as accurate as its iterations, and how much faster?",
+    main="figure 1",
     stand_ins={"ml-20m": HERE},
     tables=(
         PaperTable(

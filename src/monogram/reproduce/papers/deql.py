@@ -80,6 +80,8 @@ PAPER = Paper(
     title="Generalizing Linear Autoencoder Recommenders with Decoupled Expected Quadratic Loss",
     source="Guo, Li, Zhou, Zhou and Jin, ICLR 2026, https://openreview.net/pdf?id=ANH044Wdje",
     protocol="lightgcn",
+    question="Does a linear autoencoder with a closed form rank as well as deep models, and how long is its fit?",
+    main="table 1",
     stand_ins={"amazon-book": PART},
     tables=(
         PaperTable(
@@ -89,7 +91,9 @@ PAPER = Paper(
             data=DATA,
             rows=ROWS,
             note="The paper publishes no settings of its winners. Ours were chosen on the public test list, as the "
-            "paper's probably were: there is no public validation list. With --tune they are chosen on a cut of train.",
+            "paper's probably were: there is no public validation list. With --tune they are chosen on a part of "
+            "train: on each user's latest events, as the test lists were cut, where the lists are at hand in order, "
+            "else on a random part.",
         ),
         PaperTable(
             name="figure b",

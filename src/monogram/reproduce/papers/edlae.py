@@ -55,11 +55,22 @@ def _line(name: str, model: str, **settings: object) -> tuple[Row, ...]:
     return swept(row, "rank", HERE_RANKS, (HERE,))
 
 
+_COSINES = tuple(
+    Row(name=name, model=row.model, settings={data: {**row.settings[data], **more} for data in ("ml-20m", HERE)})
+    for name, row, more in (
+        ("EDLAE", TABLE_1[4], {}),
+        ("zero diagonal", TABLE_1[4], {"solver": "zero_diagonal"}),
+        ("DLAE", TABLE_1[2], {}),
+    )
+)
+
 PAPER = Paper(
     name="edlae",
     title="Autoencoders that don't overfit towards the Identity",
     source="Steck, NeurIPS 2020",
     protocol="strong",
+    question="Does keeping a linear autoencoder from learning the identity improve its ranking, and what does it cost?",
+    main="table 1",
     stand_ins={"ml-20m": HERE},
     tables=(
         PaperTable(
@@ -82,8 +93,26 @@ PAPER = Paper(
                 *_line("no constraint (DLAE)", "low_rank_dlae"),
             ),
             axis=("rank",),
-            note="The left graph; the paper has it for Netflix, and its numbers are not in the scanned text. The other "
-            "two graphs (cosines between embeddings) are not reproduced yet.",
+            note="The left graph; the paper has it for Netflix, and its numbers are not in the scanned text.",
+        ),
+        PaperTable(
+            name="figure 1, cosines",
+            title="Cosines between the embeddings of similar items: encoder and decoder",
+            metrics=("encoder cosine", "decoder cosine"),
+            data=("ml-20m",),
+            rows=_COSINES,
+            similar=Row(
+                name="EDLAE, full rank",
+                model="edlae",
+                settings={
+                    "ml-20m": {"l2": 300.0, "dropout": 0.33},
+                    HERE: _PENALTY,
+                },
+            ),
+            note="The graphs in the center and on the right; the paper has them for Netflix, without numbers. For each "
+            "item the 10 items with the largest weights in its column of the full-rank EDLAE are compared: the median "
+            "cosine over their pairs, in the encoder U and in the decoder V. The table has the median over all items. "
+            "Cosines depend on how W = UVᵀ is divided between U and V; here both have the same singular values.",
         ),
     ),
 )
