@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monogram.engine.gram.accumulate import gram, squares
+from monogram.engine.gram.accumulate import GramColumns, gram, squares
 from monogram.engine.gram.kernel_table import at_distance, kernel_table
 from monogram.engine.gram.time_kernel import TimeKernel
 
@@ -53,6 +53,38 @@ def test_equals_a_double_loop(seed, kind, decay, floor):
     tolerance = 1e-12 if kind == "events" else 1e-9
     np.testing.assert_allclose(result, double_loop(matrix, kernel), atol=tolerance)
     np.testing.assert_allclose(np.diag(result), squares(matrix), atol=1e-12)
+
+
+@given(
+    st.integers(0, 1000),
+    st.sampled_from(["times", "ties"]),
+    st.floats(1e-3, 2.0),
+    st.sampled_from([0.0, 0.3]),
+    st.sampled_from([1, 3, 25]),
+    st.sampled_from(["float32", "float64"]),
+)
+def test_in_float32_every_entry_is_accurate_to_float32(seed, kind, decay, floor, users, data):
+    """The relative error of every sum, few and distant pairs included, beside a double loop in float64."""
+    matrix, positions = random_log(seed, kind, users)
+    matrix = matrix.astype(data)
+    kernel = TimeKernel(positions, decay, floor)
+    result, expected = timed_gram(matrix, kernel, dtype="float32"), double_loop(matrix, kernel)
+    np.testing.assert_allclose(result, expected, rtol=4e-7, atol=0)
+    np.testing.assert_allclose(np.diag(result), squares(matrix), rtol=1.2e-7)
+
+
+@pytest.mark.parametrize("decay", [0.01, 0.5, 1.0, 2.0, 2.01, 30.0])
+def test_in_float32_every_distance_is_accurate(decay):
+    """A user with events at distances of all sizes, whose first event is that of the first item."""
+    distances = np.concatenate([[0.0], np.geomspace(1e-9, 1e12, 2000)])
+    matrix = sp.csr_array(np.ones((1, len(distances)), np.float32))
+    out = np.zeros((len(distances), 1), np.float32, order="F")
+    GramColumns(matrix, kernel=TimeKernel(distances + 3.0, decay, 0.0)).write(out)
+    exact = TimeKernel(distances, decay)((distances + 3.0) - 3.0)
+    large = exact > 1e-30
+    np.testing.assert_allclose(out[large, 0], exact[large], rtol=3e-7 if decay <= 2 else 1e-4)
+    assert np.abs(out[~large, 0]).max(initial=0) <= 1e-29
+    assert out[0, 0] == 1.0
 
 
 def test_user_weights_multiply_the_rows():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monogram.engine.gram.probes import probe_items
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.inverse import matrix_free, probing
 
 
@@ -18,24 +19,35 @@ def world(seed, users=90, items=40, share=0.15):
     return sp.csr_array((dense * rng.integers(1, 4, dense.shape)).astype(np.float32))
 
 
-def pair(seed, dtype="float32", l2=3.0, rate=0.4, **size):
+def pair(seed, dtype="float32", l2=3.0, rate=0.4, decay=0.0, **size):
     """A system, and its matrix in full."""
     matrix = world(seed, **size)
     dense = matrix.toarray().astype(np.float64)
     penalties = l2 + rate * (dense**2).sum(axis=0)
-    return matrix_free.System(matrix, penalties, dtype), dense.T @ dense + np.diag(penalties)
+    if not decay:
+        return matrix_free.System(matrix, penalties, dtype), dense.T @ dense + np.diag(penalties)
+    kernel = TimeKernel(np.random.default_rng(seed).random(matrix.nnz) * 30, decay, 0.1)
+    events = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    same = events[:, None] == events
+    rows = np.zeros((matrix.nnz, matrix.shape[1]))  # one for each event
+    rows[np.arange(matrix.nnz), matrix.indices] = matrix.data
+    whole = rows.T @ (same * kernel(np.abs(kernel.positions[:, None] - kernel.positions))) @ rows
+    return matrix_free.System(matrix, penalties, dtype, kernel), whole + np.diag(penalties)
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.6])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-7), ("float64", 1e-12), ("float32", 1e-11)])
-def test_it_solves(dtype, tolerance):
+def test_it_solves(dtype, tolerance, decay):
     """Float32 blocks do not limit the solution: what is left is measured in float64 and solved for again."""
-    system, whole = pair(0, dtype)
+    system, whole = pair(0, dtype, decay=decay)
     histories = world(1, users=30)
     found = matrix_free.solve(system, histories, tolerance=tolerance)
     expected = np.linalg.solve(whole, histories.toarray().T.astype(np.float64))
     assert found.converged
     assert found.steps > 0
-    np.testing.assert_allclose(found.columns, expected, atol=20 * tolerance)
+    table = 1e-11 if decay else 0.0  # of the kernel, as in a Gram matrix
+    np.testing.assert_allclose(found.columns, expected, atol=20 * tolerance + table)
+    np.testing.assert_allclose(system.diagonal, np.diag(whole), rtol=1e-12)
 
 
 @given(
@@ -72,9 +84,13 @@ def test_an_empty_history_is_zero_and_without_residual():
     assert matrix_free.solve(system, histories[:0], tolerance=1e-7).columns.shape == (40, 0)
 
 
+@pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_history_has_the_same_bits_in_any_batch_and_with_any_threads(dtype):
+def test_a_history_has_the_same_bits_in_any_batch_and_with_any_threads(dtype, timed):
     system, _ = pair(0, dtype, users=3000, items=2500, share=0.01)
+    if timed:
+        kernel = TimeKernel(np.random.default_rng(0).random(system.by_user.nnz) * 30, 0.6)
+        system = matrix_free.System(system.by_user, system.penalties, dtype, kernel)
     histories = world(3, users=20, items=2500, share=0.01)
     together = matrix_free.solve(system, histories, tolerance=1e-7, threads=3)
     for user in range(0, 20, 7):

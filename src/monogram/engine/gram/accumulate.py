@@ -75,20 +75,42 @@ class GramColumns:
     ) -> None:
         rows, self.n = matrix.shape
         weights = np.ones(rows) if weights is None else np.ascontiguousarray(weights, np.float64)
-        self._data: tuple[Any, ...] = (*by_column(matrix), matrix.indptr, matrix.indices, matrix.data, weights)
-        self._fill: Any = _columns
-        if kernel is not None:
-            self._data, self._fill = (*self._data, *kernel_table(kernel).arrays), _timed_columns
-        self._threads = threads
+        self._lists = *by_column(matrix), matrix.indptr, matrix.indices
+        self._data, self._weights, self._kernel, self._threads = matrix.data, weights, kernel, threads
+        self._by_dtype: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
     def write(self, out: Float, first: int = 0, top: int = 0, done: Any = None) -> None:
         """Fill `out` with the columns that start at `first`, from row `top` on (top ≤ first)."""
         width, n = out.shape[1], self.n
+        fill, data = self._loop(out.dtype)
 
         def columns(start: int, stop: int) -> None:
-            self._fill(*self._data, out, first + start, first + stop, top, first, np.empty(n))
+            fill(*data, out, first + start, first + stop, top, first, np.empty(n))
 
         parallel.parallel_for(columns, width, max(16, min(256, width // (8 * self._threads) + 1)), self._threads, done)
+
+    def _loop(self, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
+        """The loop over columns for results of a type, and its data."""
+        if dtype not in self._by_dtype:
+            self._by_dtype[dtype] = self._choose(dtype)
+        return self._by_dtype[dtype]
+
+    def _choose(self, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
+        kernel = self._kernel
+        if kernel is None:
+            return _columns, (*self._lists, self._data, self._weights)
+        if dtype == np.float32 and np.issubdtype(kernel.positions.dtype, np.floating):
+            from monogram.engine.gram import time_simd  # imports numba
+
+            if kernel.decay <= time_simd.MOST_DECAY:
+                missing = max(0, time_simd.LANES - len(self._data))
+                data, positions = (
+                    np.pad(array, (0, missing)) if missing else np.ascontiguousarray(array)
+                    for array in (self._data, np.asarray(kernel.positions, np.float64))
+                )
+                constants = time_simd.constants(kernel)
+                return time_simd.power_columns, (*self._lists, data, self._weights, positions, *constants)
+        return _timed_columns, (*self._lists, self._data, self._weights, *kernel_table(kernel).arrays)
 
 
 def by_column(matrix: Csr) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:

@@ -51,15 +51,21 @@ class TimedGram:
         self._data = (*by_column(matrix), matrix.indptr, matrix.indices, matrix.data, *kernel_table(kernel).arrays)
         self._items, self._threads = matrix.shape[1], threads
 
-    def times(self, block: Float) -> Float:
-        """The product S·block, in the precision of the block."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the entries by item and of their positions, in addition to the data."""
+        pointers, owners, places, _, _, _, positions, table, _ = self._data
+        return sum(int(array.nbytes) for array in (pointers, owners, places, positions, table))
+
+    def times(self, block: Float, threads: int | None = None) -> Float:
+        """The product S·block, in the precision of the block; `threads` overrides those of this object."""
         block = np.ascontiguousarray(block)
         out = np.empty_like(block)
 
         def rows(start: int, stop: int) -> None:
             _timed_rows(*self._data, block, out, start, stop, np.empty(block.shape[1]))
 
-        parallel.parallel_for(rows, self._items, ITEMS, self._threads)
+        parallel.parallel_for(rows, self._items, ITEMS, threads or self._threads)
         return out
 
 

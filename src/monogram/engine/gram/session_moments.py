@@ -42,7 +42,7 @@ def session_moments(
 
     Parameters
     ----------
-    matrix : X, sessions × n, CSR
+    matrix : X, sessions × n, CSR with sorted indices
     positions : of each entry in its session, 0 the oldest; None for α = 1
     second : n × n, Fortran-ordered; its lower triangle is written
     alpha : share of the whole sessions
@@ -157,7 +157,8 @@ def _fill(
                     found[number] = i
                     number += 1
                 value = factor * data[q]
-                total[i] += value * (alpha + (1 - alpha) * near[abs(b - a)] * sums[last - max(a, b)])
+                if q >= place:  # indices are sorted: the lower triangle; the cross moment is not symmetric
+                    total[i] += value * (alpha + (1 - alpha) * near[abs(b - a)] * sums[last - max(a, b)])
                 cross[i] += value * (alpha + (1 - alpha) * ahead[b - a] if a < b else alpha)
         for i in range(j, n):
             second[i, j] = 0.0

@@ -5,6 +5,9 @@ do not influence each other, so a history has bit-identical results in any batch
 solution are float64. Each round measures the residual h − (S + Λ)z in float64 and solves for what is left of it
 (iterative refinement). So the reported residual is the true one, and float32 affects the speed, not the result. All
 sums have a fixed order: the number of threads does not change a bit.
+
+With a time kernel a product visits all pairs of events of each user. diag S, and so the preconditioner, does not
+change.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from monogram.engine.gram.accumulate import squares
+from monogram.engine.gram.operators import TimedGram
 from monogram.engine.gram.probes import probe_items
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.runtime import parallel
 from monogram.engine.runtime.arrays import Csr, Float, Float64
 from monogram.engine.runtime.jit import kernel
@@ -62,10 +67,15 @@ class System:
     matrix : CSR, users × items
     penalties : ℓ, each above 0
     dtype : precision of the blocks
+    kernel : the time kernel of S on the entries of the matrix, or None
     """
 
-    def __init__(self, matrix: Csr, penalties: Float64, dtype: str = "float32") -> None:
-        self.by_user, self.by_item = matrix, matrix.T.tocsr()
+    def __init__(
+        self, matrix: Csr, penalties: Float64, dtype: str = "float32", kernel: TimeKernel | None = None
+    ) -> None:
+        self.by_user, self.kernel = matrix, kernel
+        self._timed = None if kernel is None else TimedGram(matrix, kernel)
+        self._by_item: Csr = (matrix if kernel is None else matrix[:0]).T.tocsr()  # a kernel has no use for it
         self.penalties, self.dtype = np.asarray(penalties, np.float64), dtype
         self.d = squares(matrix)
         self.diagonal: Float64 = self.d + self.penalties
@@ -74,10 +84,19 @@ class System:
     def width(self) -> int:
         """Number of columns to solve together."""
         users, items = self.by_user.shape
-        return width(users, items, self.dtype)
+        return width(users if self.kernel is None else 0, items, self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in addition to the data by user."""
+        data = self._by_item
+        by_item = data.data.nbytes + data.indices.nbytes + data.indptr.nbytes
+        return int(self.penalties.nbytes) + (int(by_item) if self._timed is None else self._timed.nbytes)
 
     def apply(self, block: Float, threads: int) -> tuple[Float, Float64]:
         """(S + Λ)·block in the precision of the block, and of each column the sum of block∘(S + Λ)block."""
+        if self._timed is not None:
+            return self._add_penalties(self._timed.times(block, threads), block, threads)
         users, items = self.by_user.shape
         size = block.shape[1]
         middle = np.empty((users, size), block.dtype)
@@ -88,11 +107,21 @@ class System:
             _forward(x.indptr, x.indices, x.data, block, middle, start, stop, np.empty(size))
 
         def backward(start: int, stop: int) -> None:
-            x, part = self.by_item, sums[start // ROWS]
+            x, part = self._by_item, sums[start // ROWS]
             _backward(x.indptr, x.indices, x.data, middle, self.penalties, block, out, part, start, stop)
 
         parallel.parallel_for(forward, users, ROWS, threads)
         parallel.parallel_for(backward, items, ROWS, threads)
+        return out, _total(sums)
+
+    def _add_penalties(self, out: Float, block: Float, threads: int) -> tuple[Float, Float64]:
+        """Add Λ·block to S·block in place; and of each column the sum of block∘(S + Λ)block."""
+        sums = np.zeros((-(-len(out) // ROWS), out.shape[1]))
+
+        def add(start: int, stop: int) -> None:
+            _add_scaled(self.penalties, block, out, sums[start // ROWS], start, stop)
+
+        parallel.parallel_for(add, len(out), ROWS, threads)
         return out, _total(sums)
 
     def residual(self, right: Csr, solution: Float64, at: Indices, threads: int) -> tuple[Float, Float64, Float64]:
@@ -111,7 +140,10 @@ class System:
 
 
 def width(users: int, items: int, dtype: str) -> int:
-    """Number of columns to solve together: as many as fit in BLOCK bytes, from 8 to 64 (the caches hold no more)."""
+    """Number of columns to solve together: as many as fit in BLOCK bytes, from 8 to 64 (the caches hold no more).
+
+    With a time kernel there are no vectors over the users, and `users` is 0.
+    """
     return int(max(8, min(64, BLOCK // column_bytes(users, items, dtype) // 8 * 8)))
 
 
@@ -353,6 +385,15 @@ def _backward(
         for t in range(len(sums)):
             out[row, t] = sums[t]
             part[t] += block_row[t] * sums[t]
+
+
+@kernel
+def _add_scaled(penalties: Any, block: Any, out: Any, part: Any, start: int, stop: int) -> None:
+    for row in range(start, stop):
+        for t in range(len(part)):
+            value = np.float64(out[row, t]) + penalties[row] * block[row, t]
+            out[row, t] = value
+            part[t] += block[row, t] * value
 
 
 @kernel

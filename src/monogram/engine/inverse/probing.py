@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monogram.engine.gram.time_kernel import TimeKernel
 from monogram.engine.inverse import matrix_free
 from monogram.engine.runtime.arrays import Csr, Float64
 from monogram.engine.runtime.progress import Stage, silent
@@ -148,8 +149,8 @@ class _Moments:
         return self.mean - slope * self.control_mean, np.sqrt(remaining / (self.number * (self.number - 2)))
 
 
-def warm(matrix: Csr, dtype: str) -> None:
+def warm(matrix: Csr, dtype: str, kernel: TimeKernel | None = None) -> None:
     """Compile the kernels of a fit on very small data."""
-    system = matrix_free.System(matrix, np.ones(matrix.shape[1]), dtype)
+    system = matrix_free.System(matrix, np.ones(matrix.shape[1]), dtype, kernel)
     _estimate(system, np.arange(matrix.shape[1]), 3, 0, 1, silent)
     matrix_free.certificate(system, tolerance=0.1)

@@ -1,4 +1,6 @@
-"""Numba kernels: compiled without the GIL and cached on disk. Only `simd`, beside this module, imports numba too.
+"""Numba kernels: compiled without the GIL and cached on disk.
+
+Only the modules of vector instructions, `simd` and `engine/gram/time_simd.py`, import numba beside this one.
 
 Numba itself is imported when the first kernel is called, so that a short command which calls none starts fast.
 """
