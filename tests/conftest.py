@@ -6,10 +6,23 @@ import os
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
-from hypothesis import settings
+
+
+def own_cores(cores: set[int], worker: int, workers: int) -> set[int]:
+    """The cores of one of the processes that pytest-xdist starts; a single one where there are more processes."""
+    return set(sorted(cores)[worker % len(cores) :: workers])
+
+
+# Where the threads of several processes share cores, those of BLAS wait in loops for each other. Each process of
+# pytest-xdist, and what it starts, gets cores of its own, before BLAS is loaded and counts them.
+if "PYTEST_XDIST_WORKER" in os.environ and hasattr(os, "sched_setaffinity"):
+    number, workers = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.sched_setaffinity(0, own_cores(os.sched_getaffinity(0), number, workers))
+
+import numpy as np  # noqa: E402
+import scipy.sparse as sp  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 # A background job inherits SIGINT as ignored, and so would every process that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -72,6 +85,10 @@ INTEGRATION = (
     "models/test_students.py::test_the_dlae_is_optimal_among_all_of_its_rank",
     "models/test_sparse.py::test_slim_is_no_worse_than_a_general_optimiser",
     "models/test_updates.py::test_add_then_forget_is_the_identity",
+    "gradient/test_autoencoders.py::test_training_ranks_better_than_popularity",
+    "gradient/test_autoencoders.py::test_a_fit_stays_within_its_plan",
+    "gradient/test_linear.py::test_training_ranks_better_than_popularity",
+    "gradient/test_linear.py::test_emphasised_denoising_ends_at_low_rank_edlae",
     "models/test_factorization.py::test_the_contract_with_other_parameters",
     "engine/inverse/test_tiled_cholesky.py::test_memory_stays_in_the_budget",
     "engine/inverse/test_tiled_cholesky.py::test_stopped_at_any_write_it_ends_with_the_same_bits",
@@ -83,6 +100,12 @@ INTEGRATION = (
     "models/test_tempered.py::test_the_fit_stays_within_its_plan",
     "models/test_two_step.py::test_small_parts_of_a_log_do_not_take_the_place_of_directions",
     "models/test_two_step.py::test_the_dual_ranks_by_its_scores",
+    "gradient/test_factorization.py::test_the_contract",
+    "gradient/test_graph_models.py::test_the_contract",
+    "gradient/test_ranking.py::test_the_contract",
+    "gradient/test_trainer.py::test_a_killed_process_resumes",
+    "gradient/test_trainer.py::test_the_fit_stays_within_its_plan",
+    "gradient/test_trainer.py::test_torch_is_imported_only_for_a_fit",
     "reproduce/test_tuned.py",
     "tuning/test_plan.py",
     "tuning/test_report.py",

@@ -57,7 +57,8 @@ PACKAGES = {
     "store": {"store"},
     "ranking": {"data", "engine", "weights", "ranking"},
     "cluster": {"engine", "planning", "cluster"},
-    "models": {"data", "engine", "planning", "weights", "store", "ranking", "cluster", "models"},
+    "models": {"data", "engine", "planning", "weights", "store", "ranking", "cluster", "gradient", "models"},
+    "gradient": {"data", "engine", "planning", "weights", "store", "ranking", "models", "evaluation", "gradient"},
     "testing": {"data", "engine", "planning", "weights", "ranking", "models", "testing"},
     "evaluation": {"data", "engine", "planning", "weights", "ranking", "models", "evaluation"},
     "plots": set(),
@@ -153,7 +154,7 @@ def test_a_package_imports_only_those_in_its_row(package):
 
 
 CONTRIBUTING = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-BESIDE_THE_ARROWS = {"_version", "safe", "cluster", "testing", "plots", "__init__", "__main__"}
+BESIDE_THE_ARROWS = {"_version", "safe", "cluster", "gradient", "testing", "plots", "__init__", "__main__"}
 
 
 def test_the_arrows_of_the_contributing_guide_are_those_of_the_table():
@@ -170,6 +171,11 @@ def test_the_contributing_guide_says_what_belongs_in_each_package():
     assert set(PACKAGES) - {"_version", "__init__", "__main__"} <= described
     parts = {f"engine/{path.parent.name}" for path in (SOURCE / "engine").glob("*/__init__.py")}
     assert {name for name in described if name.startswith("engine/")} == parts
+
+
+def test_models_name_the_classes_of_gradient_only_for_type_checkers():
+    importers = {name for name, imported in GRAPH.items() if any(one.startswith("gradient") for one in imported)}
+    assert {name for name in importers if not name.startswith("gradient")} == {"models.builtin"}
 
 
 def test_an_import_inside_a_function_counts(tmp_path):
@@ -219,6 +225,14 @@ def integration_tests() -> tuple[str, ...]:
         node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "INTEGRATION"
     ]
     return ast.literal_eval(table)
+
+
+@pytest.mark.parametrize(("workers", "sizes"), [(1, [4]), (2, [2, 2]), (3, [2, 1, 1]), (4, [1] * 4), (6, [1] * 6)])
+def test_the_processes_of_the_tests_have_cores_of_their_own(request, workers, sizes):
+    conftest = request.config.pluginmanager.get_plugin(str(Path(__file__).parent / "conftest.py"))
+    parts = [conftest.own_cores({7, 0, 2, 5}, worker, workers) for worker in range(workers)]
+    assert [len(part) for part in parts] == sizes
+    assert set().union(*parts) == {0, 2, 5, 7}
 
 
 @pytest.mark.parametrize("entry", integration_tests())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from monogram.models.recipe import GramRecipe as GramRecipe
     from monogram.models.recipe import Penalties as Penalties
     from monogram.models.registry import register as register
-    from monogram.models.spectral import vlae_as_lrr as vlae_as_lrr
+    from monogram.models.spectral_models import vlae_as_lrr as vlae_as_lrr
     from monogram.models.spectrum import Spectrum as Spectrum
     from monogram.tuning.search import tune as tune
 
@@ -48,7 +48,7 @@ _MODULE_OF: dict[str, str] = {
     "sample": "monogram.data.sample",
     "shift": "monogram.evaluation.shift",
     "tune": "monogram.tuning.search",
-    "vlae_as_lrr": "monogram.models.spectral",
+    "vlae_as_lrr": "monogram.models.spectral_models",
 }
 
 _MODULE_OF |= {name: module for module, name in (path.split(":") for path in BUILTIN.values())}

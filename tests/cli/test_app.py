@@ -92,11 +92,11 @@ def test_the_help_names_every_command_and_imports_none():
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
-def test_each_command_says_what_the_list_says(name):
+def test_each_command_says_what_the_list_says(program, name):
     module = importlib.import_module(f"monogram.cli.{name}")
     text = module.command.info.help if isinstance(module.command, typer.Typer) else module.command.__doc__
     assert text.splitlines()[0] == app.COMMANDS[name]
-    assert run(name, "--help").returncode == 0
+    assert program(name, "--help").code == 0
 
 
 @pytest.mark.skipif(os.name == "nt", reason="bash")

@@ -167,11 +167,11 @@ def test_a_plan_with_decay_names_a_solver_that_has_it(program, events):
     [
         (["--history", "tea,jam", "--times", "2026-01-01"], "has 1 times for 2 items of --history 'tea,jam'"),
         (["--history", "tea", "--history", "jam", "--times", "5"], "--times was given 1 times and --history 2 times"),
-        (["--user", "u1", "--times", "5"], "--times was given 1 times and --history 0 times"),
+        (["--user", "u1", "--times", "5"], "--times was given without --history"),
         (["--history", "tea", "--times", "yesterday"], "history 0 has the time 'yesterday'; expected a date such as"),
         (["--user", "u1", "--at", "soon"], "at = 'soon'; expected a date such as"),
         (["--user", "u1", "--at", "nan"], "at = 'nan'; expected a date such as"),
-        (["--history", "tea"], "history 0 has no times"),
+        (["--history", "tea,jam"], "add --times with one for each item: --times 2026-05-01,2026-05-02"),
     ],
 )
 def test_wrong_times_are_refused(program, fit, arguments, words):

@@ -49,6 +49,13 @@ def test_a_row_as_a_table_json_and_reports(program, folder, tmp_path):
     assert "reproduce deql --data DIR --dataset gowalla --row EASE" in (tmp_path / "r.md").read_text(encoding="utf-8")
     assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert str(folder) not in (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert program(*flags, "-o", tmp_path / "r.json").code == 0
+    again = program("reproduce", "deql", "--cells", tmp_path / "r.json", "-o", tmp_path / "again.md")
+    assert again.code == 0, again.err
+    assert (tmp_path / "again.md").read_text() == (tmp_path / "r.md").read_text().replace("](r-", "](again-")
+    refused = program("reproduce", "deql", "--cells", tmp_path / "r.json", "--row", "EASE")
+    assert refused.code == 2
+    assert "--cells takes all cells" in refused.err
 
 
 def test_without_data_the_rows_are_still_there(program, tmp_path):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import monogram as mg
 from monogram.data import splits
+from monogram.data.sessions import validation_sessions
 from monogram.errors import DataError, MonogramWarning, ParameterError
 
 rows = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(0, 8)), min_size=30, max_size=80)
@@ -163,6 +164,13 @@ def asked(split: splits.Split) -> dict:
     return {row: (known[row], *split.targets.history(row)) for row in split.targets.users}
 
 
+def asked_if_any(split: splits.Split) -> dict:
+    """As `asked`, None for a prefix that predicts nothing."""
+    known = in_order(split.histories)
+    targets = {row: list(split.targets.history(row)) for row in split.targets.users}
+    return {row: (known[row], *items) if items else None for row, items in targets.items()}
+
+
 @given(found=rows, n_train=st.integers(1, 4))
 def test_every_prefix_of_a_test_session_predicts_its_next_item(tmp_path_factory, found, n_train):
     by_session: dict = {number: [] for number in range(5)}
@@ -230,6 +238,30 @@ def test_seen_items_count_in_sessions(tmp_path):
     popular = np.argsort(-np.bincount(split.train.matrix.indices, minlength=4), kind="stable").tolist()
     ranks = [popular.index(item) + 1 for item in (1, 3)]
     assert result.value("popularity", "mrr@20") == pytest.approx(np.mean([1 / rank for rank in ranks]))
+
+
+def test_without_repeats_seen_items_are_neither_asked_nor_listed(tmp_path):
+    path = session_file(tmp_path)
+    both, fresh = splits.sessions(path), splits.sessions(path, repeats=False)
+    assert (both.exclude_seen, fresh.exclude_seen) == (False, True)
+    wanted = {row: (seen, item) for row, (seen, item) in asked(both).items() if item not in seen}
+    assert wanted != asked(both), "a session has a repeat"
+    assert {row: answer for row, answer in asked_if_any(fresh).items() if answer} == wanted
+    for part in (validation_sessions(fresh), splits.sessions(path, part="validation", repeats=False)):
+        assert part.exclude_seen
+        answers = asked_if_any(part)
+        assert {row for row, answer in answers.items() if answer} == {"2 / 1", "2 / 2"}, "1 0 3 0 1"
+    with pytest.raises(ParameterError, match="repeats = 1; expected True or False"):
+        splits.sessions(path, repeats=1)
+    only = mg.read([("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")], time="order", quiet=True)
+    with pytest.warns(MonogramWarning, match="ids"):
+        assert asked(splits.sessions(only, n_train=1, repeats=False)) == {"b / 1": (["x"], "y")}
+
+
+def test_sessions_without_times_whose_ids_are_texts_warn():
+    log = mg.read([(f"s{n}", item) for n in (1, 2, 10) for item in "xy"], time="order", quiet=True)
+    with pytest.warns(MonogramWarning, match="'s1' is taken as the oldest, 's2' as the latest"):
+        assert splits.sessions(log, n_train=2).targets.users[0] == "s2 / 1"
 
 
 def test_a_file_of_sessions_with_sorted_items_is_in_order(tmp_path):

@@ -173,8 +173,8 @@ def anonymous():
     return int(text.split("RssAnon:")[1].split()[0]) * 1024
 matrix = sp.random_array((6000, 4000), density=0.002, rng=np.random.default_rng(0), dtype=np.float32, format="csr")
 log = mg.Interactions.from_csr(matrix)
-small = mg.Interactions.from_csr(log.matrix[:50, :40] + sp.eye_array(50, 40, dtype=np.float32))
-first = mg.EASE(l2=3).fit(small, solver="disk", scratch=sys.argv[1])  # compile
+small = mg.Interactions.from_csr(log.matrix[:1000, :400] + sp.eye_array(1000, 400, dtype=np.float32))
+first = mg.EASE(l2=3).fit(small, solver="disk", scratch=sys.argv[1])  # compile, what follows too
 first.save(sys.argv[1] + "/a.mono")
 first.recommend(list(small.users), k=10)
 model = mg.EASE(l2=3).fit(log, solver="disk", scratch=sys.argv[1], memory="30 MB")

@@ -25,7 +25,7 @@ HEADS = [
     mg.Tempered(l2=5, dropout=0.4, user_power=0.5, item_power=-0.2),
     mg.Tempered(l2=5, dropout=0.4, user_power=0.5, b=0.5),
     mg.TwoStep(l2=5, dropout=0.3, second=0.6, item_power=0.1),
-    mg.TwoStep(l2=5, dropout=0.3, second=0.6, low_pass=0.3, rank=4),
+    mg.TwoStep(l2=5, dropout=0.3, second=0.6, low_pass=0.3, low_pass_power=0.3, rank=4),
 ]
 
 

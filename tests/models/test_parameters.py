@@ -150,3 +150,16 @@ def test_several_numbers_become_a_tuple(given):
 def test_values_outside_the_choices_and_non_numbers_are_refused(name, given, text):
     with pytest.raises(ParameterError, match=text):
         Several(**{name: given})
+
+
+@dataclass(kw_only=True, eq=False)
+class Timed(Recommender):
+    name: ClassVar[str] = "timed"
+    seconds: float | None = param(None, "limit", low=0.001)
+
+
+def test_an_optional_number_is_not_a_whole_number():
+    assert type(Timed(seconds=3).seconds) is float
+    assert Timed().seconds is None
+    with pytest.raises(ParameterError, match=r"seconds = 0; expected a number of at least 0.001"):
+        Timed(seconds=0)

@@ -279,7 +279,7 @@ def test_a_refusal_names_other_models_that_fit():
 def test_a_refused_fit_names_other_models_too():
     log = mg.Interactions.from_csr(sp.eye_array(20_000, dtype=np.float32).tocsr())
     with pytest.raises(MemoryBudgetError, match=r"LRR\(rank=\d+\) needs \d+"):
-        mg.SLIM().fit(log, memory="100 MB")
+        mg.SLIM().fit(log, memory="100 MB", threads=2)
     with pytest.raises(MemoryBudgetError) as caught:
         mg.LRR(rank=5_000).fit(log, memory="200 MB")
     assert "use a lower rank" in str(caught.value)

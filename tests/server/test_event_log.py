@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 import monogram as mg
 from monogram.data.interactions import Interactions
+from monogram.ranking.requests import user_histories
+from monogram.server.http import schemas
+from monogram.server.http.routes import _change
 from monogram.server.updates.event_log import as_log
-from monogram.server.updates.events import EventStore, LogChange
+from monogram.server.updates.events import UNKNOWN, EventStore, LogChange
 from monogram.server.updates.refresh import changed
 
 DAY = 86_400.0
@@ -75,6 +78,64 @@ def test_any_stored_time_can_be_applied(time, number, dtype):
     log = as_log([LogChange("zoe", "tea", time=time)], log_with(times=np.array([10, 40], dtype), time_unit="s"))
     assert log.times.dtype == dtype
     assert log.times.tolist() == [number if dtype is np.float64 else round(number)]
+
+
+@pytest.mark.parametrize(
+    ("stored", "unit", "time", "expected"),
+    [
+        ("s", "us", 2.5, 2_500_000), ("us", "s", 3_000_000.0, 3), ("d", "h", 1.5, 36), ("ns", "ms", 5e6, 5),
+        ("s", "s", 7.0, 7), (None, "us", 7.0, 7), ("", None, 7.0, 7),
+    ],
+)  # fmt: skip
+def test_a_stored_time_is_converted_into_the_unit_of_a_later_model(stored, unit, time, expected):
+    event = LogChange("zoe", "tea", time=time, received=1e9, unit=stored)
+    log = as_log([event], log_with(times=[1, 2], time_unit=unit))
+    assert log.times.tolist() == [expected]
+
+
+@pytest.mark.parametrize(("stored", "unit"), [("s", None), ("", "s"), ("", "us")])
+def test_times_of_an_unknown_unit_are_refused(stored, unit):
+    events = [LogChange("zoe", "jam", received=1e9), LogChange("zoe", "tea", time=5.0, seq=8, unit=stored)]
+    with pytest.raises(mg.errors.DataError, match=r"1 stored events, the first of them number 8.*unknown unit"):
+        as_log(events, log_with(times=[1, 2], time_unit=unit))
+    assert as_log(events, log_with(order=[0, 0])).n_events == 2
+
+
+@pytest.mark.parametrize("unit", ["us", "h"])
+def test_a_stored_event_has_the_same_age_in_a_model_of_another_unit(unit):
+    stored = (
+        LogChange("zoe", "jam", time=20 * DAY, seq=1, unit="s"),
+        LogChange("zoe", "tea", time=50 * DAY, seq=2, unit="s"),
+    )
+    days = np.array([1, 2]) * DAY * (1e6 if unit == "us" else 1 / 3600)
+    model = mg.EASE(l2=2, half_life="30d").fit(log_with(times=days, time_unit=unit))
+    rows = user_histories(["zoe"], changed(model, stored, 1)[0].log_, model.recency_rule())
+    weights = dict(zip(rows.matrix.indices.tolist(), rows.matrix.data.tolist(), strict=True))
+    assert weights == {1: pytest.approx(0.5), 0: 1}
+
+
+@pytest.mark.parametrize(("time", "timing", "unit"), [
+    ("2026-01-01", {"times": [1, 2], "time_unit": "d"}, "d"), (5, {"times": [1, 2]}, UNKNOWN), (None, {}, None),
+    ("2026-01-01", {}, "us"), (5, {}, UNKNOWN), (1.5e9, {}, "s"),
+    (1.5e9, {"times": [1_000_000_000, 1_500_000_000]}, "s"),
+])  # fmt: skip
+def test_an_event_is_stored_with_the_unit_of_its_time(time, timing, unit):
+    assert _change(schemas.Event("zoe", "tea", time=time), log_with(**timing), 0).unit == unit
+
+
+def test_the_unit_of_a_time_is_stored_with_it(tmp_path):
+    """Also in a table of an earlier version, whose events are in the unit of the log to which they are added."""
+    store = EventStore(str(tmp_path / "events.db"))
+    store.write([[LogChange("ann", "tea", time=5.0, unit="s"), LogChange("ann", "jam")]])
+    assert [change.unit for change in store.since(0)] == ["s", None]
+    store._writes.run("ALTER TABLE monogram_events DROP COLUMN unit")
+    store.close()
+    again = EventStore(str(tmp_path / "events.db"))
+    again.write([[LogChange("bob", "tea", time=6.0, unit="")]])
+    assert [(change.user, change.time, change.unit) for change in again.since(0)] == [
+        ("ann", 5.0, None), ("ann", None, None), ("bob", 6.0, "")
+    ]  # fmt: skip
+    again.close()
 
 
 def read(rows, ordered):

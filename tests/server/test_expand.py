@@ -57,7 +57,7 @@ def test_slow_models_are_expanded_with_a_line_that_says_so(dual, logged):
 
 
 def test_quick_models_stay_as_they_are(dual, logged, monkeypatch):
-    monkeypatch.setattr(expansion, "SLOW", 0.005)
+    monkeypatch.setattr(expansion, "SLOW", 60.0)  # seconds for a list: no load reaches it
     assert opened(dual).registry.get("shop").model.weights_.kind == "dual"
     assert not logged("expand")
     assert not logged(NOT_EXPANDED)

@@ -322,16 +322,25 @@ def test_recency_has_a_slider_and_the_history_shows_the_weights(open_page, log, 
     expect(page.locator("#history .weight")).to_have_text(["×0.25", "×1"])
 
 
-def test_clicks_of_a_model_that_measures_ages_in_time_are_of_one_moment(open_page, log, service):
+@pytest.mark.parametrize(
+    ("half_life", "unit", "moment"), [("30d", None, "2000-01-01"), ("30", "s", "2000-01-01"), ("30", None, 0)]
+)
+def test_clicks_of_a_model_that_measures_ages_in_time_are_of_one_moment(
+    open_page, log, service, half_life, unit, moment
+):
     page, asked = open_page(), []
     found = service.client.get("/v1/models/deql").json()
-    found["parameters"] |= {"half_life": "30d"}
+    found["parameters"] |= {"half_life": half_life}
+    found["time_unit"] = unit
     page.route("**/v1/models/deql", lambda route: route.fulfill(json=found))
     page.on("request", lambda made: asked.append(made.post_data_json) if made.url.endswith("recommend") else None)
+    question = {"model": "deql", "histories": [items(log, 2)], "explain": 100, "with_history": True}
+    answer = service.post("/v1/recommend", question).json()  # the log has dates, which the changed model has not
+    page.route("**/v1/recommend", lambda route: route.fulfill(json=answer))
     page.goto("about:blank")
     page.goto(f"{service.url}/#{quote(json.dumps({'history': items(log, 2), 'model': 'deql'}))}")
     expect(page.locator(".list ol > li")).to_have_count(10)
-    assert asked[-1]["histories"] == [[{"item": item, "time": "2000-01-01"} for item in items(log, 2)]]
+    assert asked[-1]["histories"] == [[{"item": item, "time": moment} for item in items(log, 2)]]
 
 
 def test_a_known_user_has_the_weights_of_the_log(open_page, log, service):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import httpx
 import numpy as np
@@ -47,6 +48,7 @@ def models(log):
         "power": mg.EASE(l2=2, recency=0.8).fit(log),
         "days": mg.EASE(l2=2, half_life="30d").fit(log),
         "head": mg.DEQL(l2=2, dropout=0.3, b=0.5).fit(log),
+        "seconds": mg.EASE(l2=2, half_life=86_400).fit(replace(log, times=log.times // 10**6, time_unit=None)),
         "order": mg.EASE(l2=2).fit(mg.Interactions.from_csr(matrix(), USERS, ITEMS, order=days())),
         "blind": mg.EASE(l2=2).fit(mg.Interactions.from_csr(matrix(), USERS, ITEMS)),
     }
@@ -58,6 +60,8 @@ def post(models):
     registry = ModelRegistry(Settings(dict.fromkeys(models, "none.mono")), Metrics(), Load())
     for name, model in models.items():
         registry.put(name, model, {})
+    units = {name: registry.get(name).card(None).time_unit for name in models}
+    assert units == {name: {"seconds": "s", "order": None, "blind": None}.get(name, "us") for name in models}
     app = application(AppState(registry, registry.metrics))
 
     def ask(path, body, status=200):
@@ -113,6 +117,14 @@ def test_a_list_is_in_order_the_oldest_first(post, log, models):
         )
     reverse = lists(post("recommend", {"model": "power", "histories": [history[::-1]]}))
     assert reverse != expected(models["power"].recommend(["u3"]))
+
+
+def test_a_half_life_without_a_unit_on_unix_times_takes_dates_as_the_page_sends_them(post):
+    """The page's clicks are of one moment: a date where the card has a `time_unit`."""
+    for time, status in (("2000-01-01", 200), (0, 422)):
+        clicks = [{"item": item, "time": time} for item in ITEMS[:3]]
+        answer = post("recommend", {"model": "seconds", "histories": [clicks], "with_history": True}, status)
+    assert "not between 1980 and 2100" in answer["error"]["message"]
 
 
 @pytest.mark.parametrize("name", ["plain", "power", "days", "head"])

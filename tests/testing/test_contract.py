@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import monogram as mg
+from monogram.errors import ParameterError
 from monogram.models.base import Recommender
 from monogram.models.full_rank import FullRank
 from monogram.models.registry import MODELS
 from monogram.models.spectral import Spectral
 from monogram.models.two_step import TwoStep
-from monogram.testing import check_recommender, two_tastes
+from monogram.testing import check_recommender, contract, two_tastes
 from monogram.weights import Dense, Fixed
 
 # Penalties for the contract's small worlds, where the defaults would leave nothing.
@@ -35,6 +36,17 @@ SMALL = {
     "item_knn": {"shrink": 1.0},
     "slist": {"l2": 1.0},
     "expected_quadratic": {"l2": 1.0},
+    "factorization": {"rank": 4, "batch": 64, "epochs": 20, "learning_rate": 0.05},
+    "light_gcn": {"rank": 4, "batch": 64, "epochs": 20, "learning_rate": 0.05},
+    "sgl": {"rank": 4, "batch": 64, "epochs": 20, "learning_rate": 0.05, "layers": 1, "contrast": 0.01},
+    "dgcf": {"rank": 4, "batch": 64, "epochs": 20, "learning_rate": 0.05, "intents": 2},
+    "pin_sage": {"rank": 4, "batch": 64, "epochs": 20, "learning_rate": 0.05},
+    "simplex": {"rank": 4, "batch": 64, "epochs": 20, "learning_rate": 0.05, "negatives": 10},
+    "cdae": {"rank": 3, "batch": 16, "epochs": 20, "learning_rate": 0.1},
+    "elsa": {"rank": 3, "batch": 16, "epochs": 15},
+    "linear_autoencoder": {"rank": 3, "batch": 16, "epochs": 15, "l2": 1.0, "learning_rate": 0.03},
+    "mult_dae": {"rank": 3, "batch": 16, "epochs": 15, "learning_rate": 0.03},
+    "mult_vae": {"rank": 3, "hidden": 5, "batch": 16, "epochs": 15, "learning_rate": 0.05},
 }
 BY_SIDE = [name for name, kind in MODELS.items() if issubclass(kind, (FullRank, Spectral, TwoStep))]
 
@@ -57,9 +69,11 @@ def test_rg2_by_every_solver(options):
 @pytest.mark.parametrize("solver", ["primal", "dual"])
 @pytest.mark.parametrize("name", BY_SIDE)
 def test_by_either_solver(name, solver):
+    """With two threads: a process of the tests may have a single core, which is then the default."""
+
     class Pinned(MODELS[name]):  # type: ignore[misc]
-        def fit(self, log, *, solver=solver, **options):
-            return super().fit(log, solver=solver, **options)
+        def fit(self, log, *, solver=solver, threads=2, **options):
+            return super().fit(log, solver=solver, threads=threads, **options)
 
     check_recommender(Pinned, **SMALL.get(name, {}))
 
@@ -140,6 +154,86 @@ def test_a_broken_model_is_found_out(kind, law):
 
     with pytest.raises(AssertionError, match=law):
         check_recommender(Broken)
+
+
+class ByUser(Fixed):
+    """Scores of the known users, each found by the length of the history."""
+
+    kind = "by_user"
+    additive = False
+
+    def shares(self, history, item):
+        return np.zeros(history.nnz)
+
+
+@dataclass(kw_only=True, eq=False)
+class Transductive(Recommender):
+    """A model that declares neither ability."""
+
+    name: ClassVar[str] = "transductive"
+    inductive: ClassVar[bool] = False
+    additive_shares: ClassVar[bool] = False
+
+    def _fit(self, inputs, options, report):
+        return ByUser(np.bincount(inputs.log.matrix.indices, minlength=inputs.log.n_items).astype(float))
+
+
+def test_laws_are_left_out_by_ability_not_by_name():
+    every = {law.__name__ for law in contract.LAWS}
+    kept = {law.__name__ for law in contract.laws_of(Transductive)}
+    assert every - kept == {
+        "law_ties", "law_same_history", "law_unknown", "law_explain", "law_differences", "law_similar"
+    }  # fmt: skip
+    assert {law.__name__ for law in contract.laws_of(mg.EASE)} == every
+    for law in contract.laws_of(Transductive):
+        if law.__name__ != "law_files":  # of weights that no file can hold
+            law(Transductive)
+
+
+def test_a_model_that_is_not_inductive_is_not_measured_on_strangers():
+    log = mg.sample()
+    with pytest.raises(ParameterError, match="Transductive knows only the users of its log"):
+        mg.evaluate(Transductive(), mg.splits.strong(log), "ndcg@10")
+    assert mg.evaluate(Transductive(), mg.splits.holdout(log), "ndcg@10").rows()
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [({"additive": False}, "additive_shares is declared"), ({"inductive": False}, "must raise ParameterError")],
+)
+def test_a_false_declaration_is_found_out(declared, message):
+    @dataclass(kw_only=True, eq=False)
+    class Modest(Outsider):
+        def require_inductive(self, what):
+            pass
+
+        def _fit(self, inputs, options, report):
+            weights = super()._fit(inputs, options, report)
+            weights.additive = getattr(self, "additive", True)
+            return weights
+
+    for name, value in declared.items():
+        setattr(Modest, name, value)
+    with pytest.raises(AssertionError, match=message):
+        check_recommender(Modest)
+
+
+def test_differences_that_are_not_the_fall_of_the_score_are_found_out():
+    class Wrong(Dense):
+        additive = False
+
+        def shares(self, history, item):
+            return super().shares(history, item) * 2
+
+    @dataclass(kw_only=True, eq=False)
+    class Misleading(Outsider):
+        additive_shares: ClassVar[bool] = False
+
+        def _fit(self, inputs, options, report):
+            return Wrong(super()._fit(inputs, options, report).matrix)
+
+    with pytest.raises(AssertionError, match="falls without each one item"):
+        check_recommender(Misleading)
 
 
 def test_parameters_are_passed_on():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -16,3 +18,11 @@ def log():
     matrix = sp.csr_array((taste > np.quantile(taste, 0.75)).astype(np.float32))
     times = np.arange(matrix.nnz)
     return mg.Interactions.from_csr(matrix, items=[f"i{n}" for n in range(60)], times=times)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_flushes():
+    """A search flushes its files after each setting; these tests are of what is in the files, not on the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield

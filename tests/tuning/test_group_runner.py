@@ -39,6 +39,7 @@ SETTINGS = {
     "two_step": [{"l2": 5, "dropout": 0.4, "second": second} for second in (0.3, 1)]
     + [{"l2": 5, "dropout": 0.4, "low_pass": low, "rank": rank} for low, rank in ((0.5, 4), (2, 6), (0.2, 900))]
     + [{"l2": 5, "dropout": 0.4, "low_pass": 0.5, "rank": 4, "item_power": power} for power in (-0.5, 0.2)]
+    + [{"l2": 5, "dropout": 0.4, "low_pass": 0.5, "rank": 4, "low_pass_power": power} for power in (-0.4, 0.3)]
     + [{"l2": 5, "dropout": 0.4, "user_power": 0, "low_pass": 0.5, "rank": 4}],
     "low_rank_dlae": [{"l2": 5, "dropout": 0.4, "rank": rank} for rank in (3, 9)],
     "low_rank_edlae": [
@@ -53,6 +54,17 @@ SETTINGS = {
     "lrr": [{"rank": 6, "l2": 10}, {"rank": 12, "l2": 10}],
     "rg2": [{"rank": 6, "l2": 0.1}, {"rank": 12, "l2": 0.3}, {"l2": 0.3, "solver": "als", "tolerance": 0.01}],
     "wrmf": [{"rank": 4, "epochs": 3}],
+    "factorization": [{"rank": 4, "epochs": 2, "batch": 4096}],
+    "sgl": [{"rank": 4, "epochs": 1, "batch": 4096, "layers": 1}],
+    "dgcf": [{"rank": 4, "epochs": 1, "batch": 4096, "intents": 2}],
+    "pin_sage": [{"rank": 4, "epochs": 1, "batch": 4096, "neighbours": 4}],
+    "simplex": [{"rank": 4, "epochs": 1, "batch": 4096, "negatives": 5}],
+    "light_gcn": [{"rank": 4, "epochs": 2, "batch": 4096, "layers": 1}],
+    "cdae": [{"rank": 4, "epochs": 2}],
+    "elsa": [{"rank": 4, "epochs": 2}],
+    "linear_autoencoder": [{"rank": 4, "epochs": 2}],
+    "mult_dae": [{"rank": 4, "epochs": 2}],
+    "mult_vae": [{"rank": 4, "hidden": 8, "epochs": 2}],
     "slim": [{"l1": 1, "l2": 5, "tolerance": 1e-6}, {"l1": 8, "l2": 5, "tolerance": 1e-6}, {"l1": 1, "l2": 20}],
     "item_knn": [{"k": 10}],
     "slist": [{"l2": 5, "alpha": 0.3}],
@@ -220,7 +232,7 @@ def test_a_slim_that_fails_leaves_the_values_of_the_others(split, monkeypatch):
 def test_two_steps_share_an_inverse_a_gram_and_their_directions(split, made):
     runner = GroupRunner(Task(split, parse("recall@5")))
     groups = grouped(settings("two_step"))
-    assert [len(group) for group in groups] == [7, 1]  # another user_power is another inverse
+    assert [len(group) for group in groups] == [9, 1]  # another user_power is another inverse
     for group in groups:
         runner.run(group)
     assert made == {"primal_inverse": 2, "gram": 2, "directions": 1}

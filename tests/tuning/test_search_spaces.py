@@ -121,6 +121,65 @@ SPACES = {
         ("l2", (0.0001, 0.001, 0.01, 0.1), "factor", False),
         ("alpha", (1.0, 10.0, 100.0), "factor", False),
     ],
+    "sgl": [
+        ("learning_rate", (0.0005, 0.005, 0.05), "factor", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("l2", (0.0001, 0.001, 0.01, 0.1), "factor", False),
+        ("contrast", (0.01, 0.1, 1.0), "factor", False),
+    ],
+    "dgcf": [
+        ("learning_rate", (0.0005, 0.005, 0.05), "factor", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("l2", (0.0001, 0.001, 0.01, 0.1), "factor", False),
+    ],
+    "pin_sage": [
+        ("learning_rate", (0.0005, 0.005, 0.05), "factor", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("l2", (0.0001, 0.001, 0.01, 0.1), "factor", False),
+    ],
+    "simplex": [
+        ("learning_rate", (0.0005, 0.005, 0.05), "factor", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("l2", (0.0001, 0.001, 0.01, 0.1), "factor", False),
+    ],
+    "light_gcn": [
+        ("learning_rate", (0.0005, 0.005, 0.05), "factor", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("l2", (0.0001, 0.001, 0.01, 0.1), "factor", False),
+    ],
+    "factorization": [
+        ("learning_rate", (0.0005, 0.005, 0.05), "factor", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("l2", (0.0001, 0.001, 0.01, 0.1), "factor", False),
+    ],
+    "cdae": [
+        ("learning_rate", (0.0003, 0.001, 0.003), "factor", False),
+        ("dropout", (0.25, 0.5, 0.75), "odds", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("l2", (0.0001, 0.001, 0.01, 0.1), "factor", False),
+    ],
+    "elsa": [
+        ("learning_rate", (0.01, 0.03, 0.1), "factor", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+    ],
+    "linear_autoencoder": [
+        ("learning_rate", (0.0005, 0.005, 0.05), "factor", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("l2", (12.1, 48.5, 194.0, 776.0, 3100.0), "factor", False),
+        ("dropout", (0.25, 0.5, 0.75), "odds", False),
+    ],
+    "mult_dae": [
+        ("learning_rate", (0.0003, 0.001, 0.003), "factor", False),
+        ("dropout", (0.25, 0.5, 0.75), "odds", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("l2", (2e-6, 2e-5, 2e-4, 2e-3), "factor", False),
+    ],
+    "mult_vae": [
+        ("learning_rate", (0.0003, 0.001, 0.003), "factor", False),
+        ("dropout", (0.25, 0.5, 0.75), "odds", False),
+        ("rank", (16, 32, 64, 128, 256), "whole", False),
+        ("beta", (0.05, 0.2, 0.8), "factor", False),
+    ],
     "slim": [
         ("l2", (12.1, 48.5, 194.0, 776.0, 3100.0), "factor", False),
         ("l1", (0.485, 4.85, 48.5), "factor", False),

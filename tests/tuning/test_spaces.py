@@ -166,6 +166,7 @@ def test_the_order_of_events_is_searched_only_where_it_counts(log):
     for name in ("ease", "two_step", "lrr", "item_knn", "wrmf"):
         plain, ordered = (spaces.space(name, log, sigma, {}, order=order) for order in (False, True))
         own = ["decay", "recency"] if name in ("ease", "two_step", "lrr") else ["recency"]
+        own += ["trend"] if name == "two_step" else []
         assert [parameter for parameter in ordered if parameter not in plain] == own
         assert {parameter: ordered[parameter] for parameter in plain} == plain
         assert all(ordered[parameter].apart for parameter in own)

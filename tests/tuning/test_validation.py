@@ -68,8 +68,13 @@ def test_sessions_are_validated_on_the_latest_sessions(shuffled, tmp_path):
     assert equal(chosen.split, mg.splits.sessions(tmp_path / "s.npz", part="validation"))
     assert "latest tenth of the training sessions" in chosen.how
     assert not chosen.split.exclude_seen
-    of_log = validation_of(None, split, split, None, 0)
-    assert equal(of_log.split, mg.splits.sessions(split.train, share=0.1))
+    for given in (None, "sessions"):  # of a ready split, which keeps the repeats that train has merged
+        of_split = validation_of(None, split, split, given, 0)
+        assert equal(of_split.split, chosen.split)
+        assert of_split.how == chosen.how
+    assert not equal(chosen.split, mg.splits.sessions(split.train, share=0.1))
+    merged = mg.splits.sessions(mg.read(tmp_path / "s.npz", time="order", quiet=True), n_train=30)
+    assert equal(validation_of(None, merged, merged, None, 0).split, mg.splits.sessions(merged.train, share=0.1))
     command = validation_of(None, split, split, chosen.split, 0)
     assert command.how == chosen.how
 

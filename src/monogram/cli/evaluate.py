@@ -11,7 +11,7 @@ import typer
 
 from monogram.cli.flags import column_flags, make_model, model_flags, own_parameters
 from monogram.cli.output import check_output, print_json, print_stderr, read_log
-from monogram.cli.protocols import At, NTrain, Part, Protocol, ProtocolName, Share, Users, protocol_arguments
+from monogram.cli.protocols import At, NTrain, Part, Protocol, ProtocolName, Repeats, Share, Users, protocol_arguments
 from monogram.cli.shared_options import Json, Memory, Threads, complete_model
 from monogram.cli.table_formats import Format, format_of_name, write
 from monogram.errors import MonogramWarning, ParameterError
@@ -42,6 +42,7 @@ def command(
     at: At = None,
     part: Part = None,
     n_train: NTrain = None,
+    repeats: Repeats = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the split and of the bootstrap.")] = 1,
     format: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "table",
     per_user: Annotated[
@@ -65,7 +66,7 @@ def command(
     if shift and form not in ("table", "json"):
         raise ParameterError(f"--shift prints a second table, which --format {form} cannot hold; use table or json")
     metric_names = _metrics(metrics)
-    splitter = Protocol(protocol, protocol_arguments(share, users, at, part, n_train), seed)
+    splitter = Protocol(protocol, protocol_arguments(share, users, at, part, n_train, repeats), seed)
     reads_itself = splitter.reads_itself(log, columns)
     files = [] if per_user is None else [(per_user, _ending(per_user, log))]
     split = split_log(splitter, log if reads_itself else read_log(log, columns))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.history import advice, asked_at, with_times
+from monogram.cli.history import advice, asked_at, check_times, with_times
 from monogram.cli.output import print_json, print_stderr, print_table, print_unknown_ids
 from monogram.cli.shared_options import AskedAt, Json
 from monogram.cli.suggestions import suggestion
@@ -42,7 +42,7 @@ def command(
     """Explain why an item is recommended.
 
     Shows each item of the history with its weight at the time of asking and its exact share of the score; the shares
-    sum to the score.
+    sum to the score. For a model without additive shares it shows how much the score falls without each item.
     """
     from monogram.models.files import load
 
@@ -53,6 +53,8 @@ def command(
     given = None if history is None else with_times([history], [] if times is None else [times])[0]
     asked = Asked(user, given, item, asked_at(at))
     fitted = load(model)
+    if history is not None and times is None:
+        check_times(fitted, [history], [])
     explanation = _explained(fitted, asked)
     unknown = explanation.unknown_items
     print_unknown_ids("items", unknown, advice([history or ""], unknown, fitted.log_.items))
@@ -61,6 +63,10 @@ def command(
     else:
         print_table([_shown(row) for row in explanation.rows()])
         print_stderr(f"{explanation.item}: score {explanation.score:.4f}")
+        if not explanation.additive:
+            from monogram.ranking import DIFFERENCES
+
+            print_stderr(f"{DIFFERENCES}; the numbers need not sum to the score")
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,7 @@ def _document(explanation: Any) -> dict[str, Any]:
         "item": explanation.item,
         "score": explanation.score,
         "base": explanation.base,
+        "additive": explanation.additive,
         "shares": [row for row in explanation.rows() if row["item"] is not None],
         "unknown_items": list(explanation.unknown_items),
     }

@@ -76,6 +76,7 @@ class FitProgress:
 
     def __init__(self) -> None:
         self.plan: Any = None
+        self.stored: Path | None = None
         self._bar: Any = None
         self._tasks: dict[str, Any] = {}
 
@@ -99,6 +100,15 @@ class FitProgress:
         done = min(task.completed + amount, total)
         self._bar.update(self._tasks[stage], completed=done, done=_done(unit, done, total))
 
+    def measured(self, metric: str, value: float) -> None:
+        """Show a validation metric beside the bar of the epochs."""
+        if self._bar is not None and "epochs" in self._tasks:
+            self._bar.update(self._tasks["epochs"], description=f"{metric} {value:.4f}")
+
+    def checkpoint(self, path: Path) -> None:
+        """Remember where the training stores its checkpoint."""
+        self.stored = path
+
     def stop(self) -> None:
         """Remove the bars from the terminal."""
         if self._bar is not None:
@@ -117,7 +127,7 @@ def live() -> Iterator[FitProgress]:
 
 @contextmanager
 def resumable(scratch: Path | None, progress: FitProgress) -> Iterator[None]:
-    """Inside, a fit on disk that is interrupted prints how to resume it."""
+    """Inside, a fit on disk, or with checkpoints, that is interrupted prints how to resume it."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -125,6 +135,9 @@ def resumable(scratch: Path | None, progress: FitProgress) -> Iterator[None]:
         if on_disk and scratch is not None and any(scratch.glob("monogram-*/journal.jsonl")):
             progress.stop()
             print_stderr(f"stopped: finished work is in {scratch}/monogram-…; run the same command to resume")
+        elif progress.stored is not None and progress.stored.exists():
+            progress.stop()
+            print_stderr(f"stopped: the last checkpoint is {progress.stored}; run the same command to resume")
         raise
 
 

@@ -108,6 +108,8 @@ def _option(name: str, hint: Any) -> inspect.Parameter:
 
 
 def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
+    from monogram.models.parameters import whole
+
     flag = "--" + name.replace("_", "-")
     default, text = owners[0][1].default, _help(name, owners)
     if isinstance(default, bool):
@@ -118,6 +120,8 @@ def _flag(name: str, owners: list[tuple[str, Any]]) -> inspect.Parameter:
     else:
         spans = owners[0][1].metadata.get("span")
         kind: Any = type(default) if isinstance(default, int | str) else str if spans else float
+        if default is None and whole(owners[0][1]):
+            kind = int
         hint = Annotated[kind | None, typer.Option(flag, help=text, rich_help_panel="Model")]
     return _option(name, hint)
 

@@ -14,6 +14,7 @@ from monogram.errors import ParameterError
 RULE = (
     "ids in --history are separated by commas, and an id that contains a comma is written in double quotes, as in CSV"
 )
+MOST_SHOWN = 3  # times of an example
 MOST_JOINED = 5  # pieces between commas that are tried as one id
 
 
@@ -35,6 +36,11 @@ def with_times(texts: Sequence[str], times: Sequence[str]) -> list[Any]:
     ----------
     texts, times : values of the flags; without times, or as many as there are histories
     """
+    if times and not texts:
+        raise ParameterError(
+            "--times was given without --history: it has the times of the items of a history, and those of known users "
+            "are in the log"
+        )
     if times and len(times) != len(texts):
         raise ParameterError(
             f"--times was given {len(times)} times and --history {len(texts)} times; expected --times once for each"
@@ -49,6 +55,22 @@ def with_times(texts: Sequence[str], times: Sequence[str]) -> list[Any]:
             )
         histories[position] = list(zip(histories[position], moments, strict=True))
     return histories
+
+
+def check_times(model: Any, texts: Sequence[str], times: Sequence[str]) -> None:
+    """Raise ParameterError for histories without times where the model measures ages in time."""
+    recency = model.recency_rule()
+    if times or not recency.active or recency.span.in_events:
+        return
+    for text in texts:
+        items = parse_history(text)
+        if items:
+            example = ",".join(f"2026-05-{day:02}" for day in range(1, min(len(items), MOST_SHOWN) + 1))
+            raise ParameterError(
+                f"--history {text!r} has no times, but this model measures the age of an event in time "
+                f"({recency.span}); add --times with one for each item: --times {example}"
+                f"{',…' if len(items) > MOST_SHOWN else ''}"
+            )
 
 
 def asked_at(text: str | None) -> Any:

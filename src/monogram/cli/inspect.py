@@ -79,6 +79,10 @@ def _report(report: dict[str, Any]) -> Lines:
         lines.append(("rank", str(report["rank"])))
     if report.get("changes"):
         lines.append(("changes since the fit", f"{report['changes']:,}"))
+    if report.get("device"):
+        lines.append(("device", str(report["device"])))
+    if isinstance(report.get("metrics"), list) and report["metrics"]:
+        lines.append((f"best {report.get('metric')}", f"{max(report['metrics']):.4f}"))
     if report.get("note"):
         lines.append(("note", str(report["note"])))
     epochs = report.get("objectives")

@@ -36,9 +36,21 @@ At = Annotated[
 Part = Annotated[str | None, typer.Option("--part", help="test or validation (ratio811, sessions; default test).")]
 NTrain = Annotated[int | None, typer.Option("--n-train", help="Number of training sessions (sessions).")]
 
+Repeats = Annotated[
+    bool | None,
+    typer.Option(
+        "--repeats/--no-repeats", help="Whether the next item may be one of the session (sessions; default yes)."
+    ),
+]
+
 
 def protocol_arguments(
-    share: float | None, users: str | None, at: str | None, part: str | None, n_train: int | None = None
+    share: float | None,
+    users: str | None,
+    at: str | None,
+    part: str | None,
+    n_train: int | None = None,
+    repeats: bool | None = None,
 ) -> dict[str, Any]:
     """The values of the protocols' flags, by the names of the arguments."""
     return {
@@ -47,6 +59,7 @@ def protocol_arguments(
         "at": number_or_text((int, float), at),
         "part": part,
         "n_train": n_train,
+        "repeats": repeats,
     }
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monogram.cli.history import advice, asked_at, with_times
+from monogram.cli.history import advice, asked_at, check_times, with_times
 from monogram.cli.output import check_output, print_json, print_stderr, print_table, print_unknown_ids, quoted_ids
 from monogram.cli.shared_options import AskedAt, ClusterAddress, HistoryTimes, Json, Threads
 from monogram.cli.suggestions import suggestion
@@ -96,7 +96,9 @@ def command(
     histories = with_times(history or [], times or [])
     rules |= {"allow": read_ids(allow), "deny": read_ids(deny)}
     complete = verify or not (user or history) or _size(model) <= VERIFIED
-    request = Request(load(model, verify=complete), user or [], history or [], histories, rules)
+    fitted = load(model, verify=complete)
+    check_times(fitted, history or [], times or [])
+    request = Request(fitted, user or [], history or [], histories, rules)
     if chosen is Format.table:
         show(request)
     elif output is None:

@@ -22,7 +22,9 @@ Threads = Annotated[int | None, typer.Option("--threads", help="Number of thread
 Scratch = Annotated[
     Path | None,
     typer.Option(
-        "--scratch", help="Folder for the large files of a fit on disk, which is used when memory is too small."
+        "--scratch",
+        help="Folder for the large files of a fit on disk, which is used when memory is too small, and for the "
+        "checkpoints of a gradient-trained fit.",
     ),
 ]
 ClusterAddress = Annotated[

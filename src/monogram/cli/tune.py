@@ -14,7 +14,7 @@ import typer
 from monogram.cli.evaluate import split_log
 from monogram.cli.flags import column_flags, model_flags
 from monogram.cli.output import check_output, console, print_json, print_stderr, read_log, warnings_on_stderr
-from monogram.cli.protocols import At, NTrain, Part, Protocol, ProtocolName, Share, Users, protocol_arguments
+from monogram.cli.protocols import At, NTrain, Part, Protocol, ProtocolName, Repeats, Share, Users, protocol_arguments
 from monogram.cli.shared_options import Json, Memory, Threads, complete_model
 from monogram.errors import ParameterError
 
@@ -52,6 +52,7 @@ def command(
     at: At = None,
     part: Part = None,
     n_train: NTrain = None,
+    repeats: Repeats = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the splits, the search and the bootstrap.")] = 1,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     memory: Memory = None,
@@ -70,7 +71,7 @@ def command(
     from monogram.tuning.search import tune
 
     names = [name.strip() for name in model.split(",") if name.strip()]
-    splitter = Protocol(protocol, protocol_arguments(share, users, at, part, n_train), seed)
+    splitter = Protocol(protocol, protocol_arguments(share, users, at, part, n_train, repeats), seed)
     reads_itself = splitter.reads_itself(log, columns)
     budget_.parse(budget)  # reports wrong options before the log is read
     metrics.parse(metric)

@@ -24,7 +24,7 @@ Style: TypeAlias = Literal["number", "date"]
 MISSING_WEIGHT = "the weight is missing"
 MISSING_TIME = "the time is missing"
 NO_NUMBER = "the weight is not a number"
-NO_TIME = "the time cannot be read"
+NO_TIME = "the time cannot be read (expected an ISO date such as 2026-05-01 or 2026-05-01 12:00, or a number)"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)|nan", re.IGNORECASE)
 
 

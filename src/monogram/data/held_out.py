@@ -73,6 +73,8 @@ class Split(_Pair):
     hidden : items excluded from histories and recommendations (validation when testing), rows as in `histories`, or
         None
     exclude_seen : whether items of a history are left out of its recommendations
+    sequence : of a split by `sessions` of a file with repeats, the rows of train and the items of its events, repeats
+        included, by row and the oldest first: validation sessions are cut from it; else None
     """
 
     protocol: str
@@ -83,6 +85,7 @@ class Split(_Pair):
     cold_users: int = 0
     untested: int = 0
     exclude_seen: bool = True
+    sequence: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     if not TYPE_CHECKING:  # what type checkers know from the tuple
 

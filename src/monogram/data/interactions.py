@@ -186,24 +186,33 @@ class Interactions:
     @cached_property
     def positions(self) -> npt.NDArray[np.int32]:
         """The position of each event in its user's history, 0 the oldest; DataError for a log without order."""
+        self.require_order("the order of events is used")
+        from monogram.data.parts import ranks
+
         key = self.latest if self.order is None else self.order
-        if key is None:
+        return _frozen(ranks(self.matrix, np.asarray(key)))
+
+    def require_order(self, why: str) -> None:
+        """Raise DataError where the events of a user have no order; `why` it is needed begins the message."""
+        if not self.has_order:
             raise DataError(
                 Message(
-                    "the order of events is used, but this log has neither times nor an order; name the column of "
-                    "times when it is read, with ",
+                    f"{why}, but this log has neither times nor an order; name the column of times when it is read, "
+                    "with ",
                     Option("time"),
                     ", or declare that its rows are in order, with ",
                     Option("time", '"order"'),
                 )
             )
-        from monogram.data.parts import ranks
 
-        return _frozen(ranks(self.matrix, key))
+    def on_time_axis(self, span: Span, setting: str = "") -> npt.NDArray[Any]:
+        """The place of each event on the time axis in units of a span: int32 for single events, else float64.
 
-    def on_time_axis(self, span: Span) -> npt.NDArray[Any]:
-        """The place of each event on the time axis in units of a span: int32 for single events, else float64."""
+        DataError where the log has no such axis; `setting` is the parameter that needs it, for the message.
+        """
         if span.in_events:
+            if setting:
+                self.require_order(f"{setting} needs the order of events")
             return self.positions if span.amount == 1 else self.positions / span.amount
         latest = self.latest
         if latest is None:

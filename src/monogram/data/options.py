@@ -28,6 +28,12 @@ def check_users(users: Any) -> None:
         raise ParameterError(f"users = {users!r}; expected a share between 0 and 1, or a number of users to hold out")
 
 
+def check_repeats(repeats: Any) -> None:
+    """Raise ParameterError unless `repeats` is True or False."""
+    if not isinstance(repeats, bool):
+        raise ParameterError(f"repeats = {repeats!r}; expected True or False")
+
+
 def check_part(part: Any) -> None:
     """Raise ParameterError unless a part is "test" or "validation"."""
     if part not in ("test", "validation"):

@@ -16,11 +16,12 @@ from monogram.data.archive import Archive, is_sessions
 from monogram.data.columns import ORDER
 from monogram.data.held_out import Split
 from monogram.data.interactions import Interactions
-from monogram.data.options import check_part, check_share
+from monogram.data.options import check_part, check_repeats, check_share
+from monogram.data.parts import events as events_where
 from monogram.data.parts import part_of, rows_of
 from monogram.data.readers import as_interactions, read
 from monogram.data.vocabulary import Vocabulary
-from monogram.errors import DataError, ParameterError
+from monogram.errors import DataError, ParameterError, warn
 
 VALIDATION = 0.1  # of the training sessions
 
@@ -39,11 +40,14 @@ class _Events:
         return _Events(self.sessions[mask], self.items[mask], None if self.places is None else self.places[mask])
 
 
-def sessions(log: Any, n_train: int | None = None, share: float = 0.2, part: str = "test") -> Split:
-    """Hold out the latest sessions; every prefix of a test session predicts its next item, whether seen or not.
+def sessions(
+    log: Any, n_train: int | None = None, share: float = 0.2, part: str = "test", repeats: bool = True
+) -> Split:
+    """Hold out the latest sessions; every prefix of a test session predicts its next item.
 
     Each user of the log is one session. `histories` has a row for each session and prefix, in order, with repeats of an
-    item at their last place; `targets` has the next item. Items of the history are not left out of the lists.
+    item at their last place; `targets` has the next item, whether seen or not. Items of the history are not left out of
+    the lists, unless `repeats` is false.
 
     Parameters
     ----------
@@ -51,12 +55,15 @@ def sessions(log: Any, n_train: int | None = None, share: float = 0.2, part: str
         Of an npz file of sessions (arrays `user`, `item`, `n_train_users`) the rows are used, with their repeats. In an
         Interactions, repeats of an item within a session are one event, at the last place.
     n_train : number of training sessions, the first ones by their last time, without times in the order of their
-        ids; by default `n_train_users` of an npz file, else all but the last `share`
+        ids (numbers; texts warn); by default `n_train_users` of an npz file, else all but the last `share`
     share : share of the sessions that are held out
     part : "validation" holds out the latest tenth of the training sessions in place of the test sessions
+    repeats : whether a prefix may predict an item that it contains; if not, such a prefix predicts nothing, and the
+        items of a history are left out of its list
     """
     check_share(share)
     check_part(part)
+    check_repeats(repeats)
     data = _read_sessions(log)
     events, stored = _rows_of_file(log, data)
     if events is None:
@@ -69,7 +76,20 @@ def sessions(log: Any, n_train: int | None = None, share: float = 0.2, part: str
     if train < 1:
         raise DataError("sessions leaves no session to learn from in this log")
     training, testing = np.sort(by_time[:train]), np.sort(by_time[train:])
-    return _split(data, events, training, testing)
+    return _split(data, events, training, testing, repeats)
+
+
+def validation_sessions(split: Split) -> Split:
+    """The latest tenth of the training sessions of a split by `sessions`, held out as its test sessions were.
+
+    Equal to `sessions(log, part="validation")` of the log that was split.
+    """
+    data = split.train
+    events = _events(data) if split.sequence is None else _Events(*split.sequence)
+    by_time, train = _by_time(data), data.n_users - max(1, int(VALIDATION * data.n_users))
+    if train < 1:
+        raise DataError("sessions leaves no session to learn from in this log")
+    return _split(data, events, np.sort(by_time[:train]), np.sort(by_time[train:]), not split.exclude_seen)
 
 
 def _n_train(given: Any, stored: int | None, share: float, number: int) -> int:
@@ -115,13 +135,19 @@ def _events(data: Interactions) -> _Events:
 def _by_time(data: Interactions) -> Indices:
     """The sessions by their last time, without times as they stand; the oldest first."""
     if data.latest is None:
+        if isinstance(data.users[0], str):
+            warn(
+                "the log has no times, so its latest sessions are the last ones in the order of their ids, which are "
+                f"texts: {data.users[0]!r} is taken as the oldest, {data.users[-1]!r} as the latest; name a column of "
+                "times when the log is read, or number the sessions"
+            )
         return np.arange(data.n_users)
     ends = np.full(data.n_users, -np.inf)
     np.maximum.at(ends, rows_of(data.matrix), data.latest)
     return np.argsort(ends, kind="stable")
 
 
-def _split(data: Interactions, events: _Events, training: Indices, testing: Indices) -> Split:
+def _split(data: Interactions, events: _Events, training: Indices, testing: Indices, repeats: bool) -> Split:
     every = np.arange(data.n_items)
     train = part_of(data, training, every)
     chosen = np.zeros(data.n_users, np.bool_)
@@ -139,7 +165,22 @@ def _split(data: Interactions, events: _Events, training: Indices, testing: Indi
     ids = _ids(data.users, np.maximum(lengths - 1, 0))
     histories = _prefixes(data, held_out, positions, lengths, rows, ids)
     targets = _targets(data, held_out.take(positions > 0), ids)
-    return Split("sessions", train, histories, targets, exclude_seen=False)
+    if not repeats:
+        targets = _unseen(targets, histories)
+    sequence: tuple[Indices, Indices] | None = None
+    if events.places is None:
+        learned = events.take(np.isin(events.sessions, training))
+        sequence = np.searchsorted(training, learned.sessions).astype(np.int64), learned.items
+    return Split("sessions", train, histories, targets, exclude_seen=not repeats, sequence=sequence)
+
+
+def _unseen(targets: Interactions, histories: Interactions) -> Interactions:
+    """The targets that are not in their history."""
+    asked, seen = (rows_of(log.matrix) * log.n_items + log.matrix.indices for log in (targets, histories))
+    fresh = ~np.isin(asked, seen)
+    if not fresh.any():
+        raise DataError("sessions without repeats leaves nothing to predict: every next item is in its history")
+    return events_where(targets, fresh)
 
 
 def _ids(sessions: Vocabulary, counts: Indices) -> Vocabulary:

@@ -15,7 +15,10 @@ SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_4
 NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 6 * 10**10, "h": 36 * 10**11, "d": 864 * 10**11}
 TIME_UNITS = tuple(NANOSECONDS)  # of the times of a log
 UNIX = (3.155e8, 4.102e9)  # seconds from 1970 to 1980 and to 2100: numbers in between are taken as Unix times
-EXPECTED = "a duration such as '7d', '12h' or '30min', a number of events such as '5 events', or a number"
+EXPECTED = (
+    f"a duration such as '7d', '12h' or '30min' (its unit one of {', '.join(SECONDS)}), a number of events such as "
+    "'5 events', or a number"
+)
 LONGEST = 40  # characters of a text
 _TEXT = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*")
 
@@ -83,9 +86,9 @@ def in_unit_of(span: Span, times: NDArray[Any], time_unit: str | None) -> float:
     """
     if span.unit == "" and time_unit == "us":
         raise ParameterError(
-            f"{span} is a span of time without a unit (half_life, recency_unit, training_half_life or decay_unit), but "
-            f"the log's times are dates, in microseconds; expected a duration: '{span}d' for days, '{span}us' for "
-            "microseconds"
+            f"{span} is a span of time without a unit (half_life, recency_unit, trend_half_life, training_half_life or "
+            f"decay_unit), but the log's times are dates, in microseconds; expected a duration: '{span}d' for days, "
+            f"'{span}us' for microseconds"
         )
     if span.unit == "":
         return span.amount

@@ -150,6 +150,8 @@ def _warn_of_leak(name: str, model: Recommender, split: Split) -> None:
 def measure_model(model: Recommender, split: Split, metrics: tuple[Metric, ...], threads: int) -> Measured:
     """The values of a fitted model by user (users × metrics of users), and its metrics of the catalogue."""
     log, weights = model.fitted()
+    if (log.users.index(split.histories.users.ids(np.arange(split.histories.n_users))) < 0).any():
+        model.require_inductive("a split with users that are not in train")
     return measure_weights(weights, log, split, metrics, threads, model.recency_rule())
 
 

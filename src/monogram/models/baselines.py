@@ -9,16 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from monogram.data.interactions import Interactions
-from monogram.data.spans import in_unit_of, parse_span
+from monogram.data.spans import parse_span
 from monogram.engine.gram.cosine import Cosines
-from monogram.engine.runtime.arrays import Float64
 from monogram.engine.topk import column_topk
-from monogram.errors import DataError, Message, Option, ParameterError
+from monogram.errors import ParameterError
 from monogram.models.base import Recommender
 from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import Search
+from monogram.models.trend import halvings
 from monogram.planning.iterative_costs import neighbours
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size
@@ -54,25 +54,11 @@ class Popularity(Recommender):
 
     def _fit(self, inputs: FitInputs, options: FitOptions, report: ReportBuilder) -> Weights:
         matrix = inputs.log.matrix
-        weights = matrix.data if self.half_life is None else matrix.data * _halvings(inputs.log, self.half_life)
+        weights = matrix.data
+        if self.half_life is not None:
+            span = parse_span(self.half_life, "half_life")
+            weights = weights * halvings(inputs.log, span, "half_life")
         return Fixed(np.bincount(matrix.indices, weights, matrix.shape[1]).astype(np.float64))
-
-
-def _halvings(log: Interactions, half_life: str) -> Float64:
-    """The factor 2^(−age/half_life) of each event of a log."""
-    latest = log.latest
-    if latest is None:
-        order = ", only an order of the events of each user" if log.has_order else ""
-        raise DataError(
-            Message(
-                f"half_life = '{half_life}' needs times, but this log has none{order}; name the column of times when "
-                "it is read, with ",
-                Option("time"),
-                ", or leave half_life out",
-            )
-        )
-    ages = (latest.max() - latest) / in_unit_of(parse_span(half_life, "half_life"), latest, log.unit_of_times)
-    return np.asarray(0.5**ages)
 
 
 @dataclass(kw_only=True, eq=False)

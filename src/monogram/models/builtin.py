@@ -8,6 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from monogram.gradient.autoencoders import CDAE as CDAE
+    from monogram.gradient.autoencoders import MultDAE as MultDAE
+    from monogram.gradient.autoencoders import MultVAE as MultVAE
+    from monogram.gradient.factorization import Factorization as Factorization
+    from monogram.gradient.graph_models import DGCF as DGCF
+    from monogram.gradient.graph_models import SGL as SGL
+    from monogram.gradient.graph_models import PinSage as PinSage
+    from monogram.gradient.graph_models import SimpleX as SimpleX
+    from monogram.gradient.light_gcn import LightGCN as LightGCN
+    from monogram.gradient.linear_models import ELSA as ELSA
+    from monogram.gradient.linear_models import LinearAutoencoder as LinearAutoencoder
     from monogram.models.baselines import ItemKNN as ItemKNN
     from monogram.models.baselines import Popularity as Popularity
     from monogram.models.expected_quadratic import ExpectedQuadratic as ExpectedQuadratic
@@ -20,13 +31,13 @@ if TYPE_CHECKING:
     from monogram.models.relaxed import RDLAE as RDLAE
     from monogram.models.sessions import SLIST as SLIST
     from monogram.models.sparse import SLIM as SLIM
-    from monogram.models.spectral import LRR as LRR
-    from monogram.models.spectral import RG2 as RG2
-    from monogram.models.spectral import VLAE as VLAE
-    from monogram.models.spectral import WLAE as WLAE
-    from monogram.models.spectral import DropoutMF as DropoutMF
-    from monogram.models.spectral import NuclearPower as NuclearPower
-    from monogram.models.spectral import RegularizedPCA as RegularizedPCA
+    from monogram.models.spectral_models import LRR as LRR
+    from monogram.models.spectral_models import RG2 as RG2
+    from monogram.models.spectral_models import VLAE as VLAE
+    from monogram.models.spectral_models import WLAE as WLAE
+    from monogram.models.spectral_models import DropoutMF as DropoutMF
+    from monogram.models.spectral_models import NuclearPower as NuclearPower
+    from monogram.models.spectral_models import RegularizedPCA as RegularizedPCA
     from monogram.models.students import LowRankDLAE as LowRankDLAE
     from monogram.models.students import LowRankEDLAE as LowRankEDLAE
     from monogram.models.two_step import TwoStep as TwoStep
@@ -41,14 +52,25 @@ BUILTIN = {
     "two_step": "monogram.models.two_step:TwoStep",
     "slist": "monogram.models.sessions:SLIST",
     "expected_quadratic": "monogram.models.expected_quadratic:ExpectedQuadratic",
-    "regularized_pca": "monogram.models.spectral:RegularizedPCA",
-    "dropout_mf": "monogram.models.spectral:DropoutMF",
-    "nuclear_power": "monogram.models.spectral:NuclearPower",
-    "wlae": "monogram.models.spectral:WLAE",
-    "vlae": "monogram.models.spectral:VLAE",
-    "lrr": "monogram.models.spectral:LRR",
-    "rg2": "monogram.models.spectral:RG2",
+    "regularized_pca": "monogram.models.spectral_models:RegularizedPCA",
+    "dropout_mf": "monogram.models.spectral_models:DropoutMF",
+    "nuclear_power": "monogram.models.spectral_models:NuclearPower",
+    "wlae": "monogram.models.spectral_models:WLAE",
+    "vlae": "monogram.models.spectral_models:VLAE",
+    "lrr": "monogram.models.spectral_models:LRR",
+    "rg2": "monogram.models.spectral_models:RG2",
     "wrmf": "monogram.models.factorization:WRMF",
+    "factorization": "monogram.gradient.factorization:Factorization",
+    "light_gcn": "monogram.gradient.light_gcn:LightGCN",
+    "sgl": "monogram.gradient.graph_models:SGL",
+    "dgcf": "monogram.gradient.graph_models:DGCF",
+    "pin_sage": "monogram.gradient.graph_models:PinSage",
+    "simplex": "monogram.gradient.graph_models:SimpleX",
+    "cdae": "monogram.gradient.autoencoders:CDAE",
+    "mult_dae": "monogram.gradient.autoencoders:MultDAE",
+    "mult_vae": "monogram.gradient.autoencoders:MultVAE",
+    "elsa": "monogram.gradient.linear_models:ELSA",
+    "linear_autoencoder": "monogram.gradient.linear_models:LinearAutoencoder",
     "slim": "monogram.models.sparse:SLIM",
     "item_knn": "monogram.models.baselines:ItemKNN",
     "low_rank_dlae": "monogram.models.students:LowRankDLAE",

@@ -167,7 +167,7 @@ def read(
         return _model(stored.header, stored.tensors, models, verify), stored.header
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, MonogramError) as error:
         raise ModelFileError(f"{path} does not contain a complete model ({error}); save the model again") from error
 
 
@@ -220,9 +220,14 @@ def _report(stored: dict[str, Any]) -> Report:
         raise DataError("its report has a number of candidates that is not a whole number of at least 1")
     if not isinstance(report.seconds, dict):
         raise DataError("its report has no seconds by stage")
-    texts = ("solver", "dtype", "seconds", "objectives", "note")
+    if not all(
+        isinstance(text, str) for text in (report.solver, report.dtype, report.note, report.device, report.metric)
+    ):
+        raise DataError("its report has a solver, dtype, note, device or metric that is not a text")
+    series = (report.objectives, report.metrics, report.epoch_seconds)
+    texts = ("solver", "dtype", "seconds", "objectives", "note", "device", "metric", "metrics", "epoch_seconds")
     measured = [value for name, value in stored.items() if name not in texts and value is not None]
-    _check_numbers([*measured, *report.seconds.values(), *report.objectives], "report")
+    _check_numbers([*measured, *report.seconds.values(), *(value for values in series for value in values)], "report")
     return report
 
 

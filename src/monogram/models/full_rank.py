@@ -14,18 +14,19 @@ import numpy as np
 
 from monogram.data.interactions import Interactions
 from monogram.engine.gram.accumulate import gram
-from monogram.engine.inverse import local, matrix_free, probing
+from monogram.engine.inverse import local, matrix_free
 from monogram.engine.runtime.arrays import Float
 from monogram.errors import ParameterError
 from monogram.models.abilities import Reading, SharedFit
 from monogram.models.change import UpdateOptions
 from monogram.models.context import SOLVERS, FitInputs, FitOptions, check_solver
 from monogram.models.heads import DecoupledLoss, Formula, FreeDiagonal, PopularityScaled, ZeroDiagonal
-from monogram.models.inverse import Inverse, solve, two_by_two
+from monogram.models.inverse import Inverse, solve
 from monogram.models.inverse_model import InverseModel
 from monogram.models.local import fit_local
 from monogram.models.local import warm as warm_local
 from monogram.models.matrix_free import fit_matrix_free
+from monogram.models.matrix_free import warm as warm_matrix_free
 from monogram.models.parameters import param
 from monogram.models.recipe import Penalties
 from monogram.models.repeats import RepeatParameter
@@ -187,13 +188,13 @@ class FullRank(RepeatParameter, InverseModel):
 
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """The plan of a fit on a log of this size."""
-        diagonal = self.formula().head.needs_diagonal
+        recipe, _, head = self.formula()
         settings: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads}
         others: tuple[Cost, ...] = (
             inverse_costs.local(size, options.candidates, **settings),
-            inverse_costs.matrix_free(size, diagonal, **settings),
+            inverse_costs.matrix_free(size, head.needs_diagonal, timed=recipe.timed, **settings),
         )
-        if options.expand and not self.formula().recipe.timed:
+        if options.expand and not recipe.timed:
             others = ()  # they have nothing to expand
         return self.plan_inverse(size, options, others)
 
@@ -250,7 +251,7 @@ class FullRank(RepeatParameter, InverseModel):
         if options.solver == local.NAME:
             warm_local(self.formula().recipe, options.dtype)
         elif options.solver == matrix_free.NAME:
-            probing.warm(self.formula().recipe.data(two_by_two(), 1.0), options.dtype)
+            warm_matrix_free(self.formula().recipe, options.dtype)
         else:
             super()._warm(options)
 

@@ -29,6 +29,7 @@ def param(
     choices: tuple[str, ...] = (),
     many: bool = False,
     span: bool = False,
+    seldom: bool = False,
     search: Search | None = None,
 ) -> Any:
     """Declare a parameter.
@@ -42,10 +43,11 @@ def param(
     choices : the texts that are allowed
     many : whether a list of numbers is allowed, each within the bounds
     span : whether it is a span of time (`data.spans`), which is stored as a text
+    seldom : whether it is shown only where it is set, because most models leave it at its default
     search : the values that `tune` tries; None: `tune` uses the default
     """
     described = {"help": help, "low": low, "high": high, "below": below, "choices": choices, "many": many}
-    described["span"] = span
+    described |= {"span": span, "seldom": seldom}
     return dataclasses.field(default=default, metadata=described | {"search": search})
 
 
@@ -85,8 +87,17 @@ def _kind(field: Any, value: Any) -> type:
     bounded = default is None and value is not None and "low" in field.metadata
     if default is dataclasses.MISSING or bounded:
         default = value
+    if bounded and whole(field):
+        return int
+    if bounded and field.type in ("float | None", float | None):
+        return float
     kind = next((known for known in (bool, int, float, str) if isinstance(default, known)), object)
     return float if kind is int and field.type in (float, "float") else kind
+
+
+def whole(field: Any) -> bool:
+    """Whether a parameter without a default is a whole number, by its annotation."""
+    return field.type in ("int | None", int | None)
 
 
 def _plain(value: Any) -> Any:

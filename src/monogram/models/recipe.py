@@ -70,7 +70,7 @@ class GramRecipe:
         """The time kernel on the events of a log; None without decay. DataError where the log has no such order."""
         if not self.timed:
             return None
-        return TimeKernel(log.on_time_axis(self.decay_unit), self.decay, self.floor)
+        return TimeKernel(log.on_time_axis(self.decay_unit, f"decay = {self.decay:g}"), self.decay, self.floor)
 
     def small_kernel(self, events: int) -> TimeKernel | None:
         """A time kernel of the same kind on simultaneous events, with which a fit is compiled; None without decay."""

@@ -13,7 +13,9 @@ from monogram.weights.common import Head
 class RepeatParameter:
     """A parameter that raises the score of each item of a history by a multiple of its weight in the history."""
 
-    repeat: float = param(0.0, "weight of a history's own items, for lists with exclude_seen=False", low=0, high=1e6)
+    repeat: float = param(
+        0.0, "weight of a history's own items, for lists with exclude_seen=False", low=0, high=1e6, seldom=True
+    )
 
     def with_repeat(self, head: Head) -> Head:
         """The head with `repeat` added to the diagonal of the weights."""

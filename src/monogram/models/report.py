@@ -37,6 +37,9 @@ class Report:
     rank : of the weights, where it is not full
     objectives : value of the objective after each epoch of an iterative fit; for some closed forms a single value
     deviation : of a matrix-free fit that estimates c = diag C: the largest relative standard error of an item's c
+    device : of a gradient-trained fit: "cpu", "cuda" or "mps"
+    metric, metrics : of a fit with early stopping: the name of the validation metric, and its value after each epoch
+    epoch_seconds : seconds of each epoch of a gradient-trained fit, without those of the validation
     neighbours : of a local fit: largest number of candidates of an item
     gap, largest_gap : of a local fit: the share by which the objective of an item would still fall with twice the
         candidates, mean and largest of eight items
@@ -67,9 +70,22 @@ class Report:
     neighbours: int | None = None
     gap: float | None = None
     largest_gap: float | None = None
+    device: str = ""
+    metric: str = ""
+    metrics: tuple[float, ...] = ()
+    epoch_seconds: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "objectives", tuple(self.objectives))  # a model file has a list
+        for name in ("objectives", "metrics", "epoch_seconds"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # a model file has lists
+
+    def epochs(self) -> list[dict[str, float]]:
+        """The record of an iterative fit: one dictionary for each epoch, of what was measured."""
+        columns = {"objective": self.objectives, "seconds": self.epoch_seconds, self.metric: self.metrics}
+        return [
+            {"epoch": epoch} | {name: values[epoch - 1] for name, values in columns.items() if len(values) >= epoch}
+            for epoch in range(1, len(self.objectives) + 1)
+        ]
 
     def __str__(self) -> str:
         stages = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items() if value >= 0.005)
@@ -93,6 +109,12 @@ class Report:
         if self.objectives:
             epochs = len(self.objectives)
             lines.append(f"objective {self.objectives[-1]:.6g}" + (f" after {epochs} epochs" if epochs > 1 else ""))
+        if self.device:
+            mean = sum(self.epoch_seconds) / max(1, len(self.epoch_seconds))
+            lines.append(f"device {self.device}, {mean:.3g} s an epoch")
+        if self.metrics:
+            best = max(range(len(self.metrics)), key=self.metrics.__getitem__)
+            lines.append(f"best {self.metric} {self.metrics[best]:.4f}, after epoch {best + 1}")
         if self.changes:
             updates = "update" if self.changes == 1 else "updates"
             lines.append(f"{self.changes:,} {updates} since the fit; its residual was {self.residual_at_fit or 0:.1e}")
@@ -124,6 +146,10 @@ class ReportBuilder:
     neighbours: int | None = None
     gap: float | None = None
     largest_gap: float | None = None
+    device: str = ""
+    metric: str = ""
+    metrics: list[float] = field(default_factory=list)
+    epoch_seconds: list[float] = field(default_factory=list)
     plan: Plan | None = None
 
     def __post_init__(self) -> None:
@@ -162,6 +188,10 @@ class ReportBuilder:
             neighbours=self.neighbours,
             gap=self.gap,
             largest_gap=self.largest_gap,
+            device=self.device,
+            metric=self.metric,
+            metrics=tuple(self.metrics),
+            epoch_seconds=tuple(self.epoch_seconds),
         )
 
 

@@ -79,6 +79,11 @@ class SLIM(Recommender):
     )
     rho: InitVar[float | None] = None
 
+    @property
+    def closed_form(self) -> bool:
+        """False: the solver is coordinate descent."""
+        return False
+
     def __post_init__(self, rho: float | None = None) -> None:  # noqa: RUF033 (a fit calls it without rho)
         super().__post_init__()
         if rho is not None:

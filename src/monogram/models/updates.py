@@ -220,7 +220,8 @@ def _refit(model: Model, log: Interactions, reason: str, options: UpdateOptions)
         ),
     )
     followed = "" if options.penalties == "followed" else "; the penalties were followed"
-    report = replace(fresh.report_, note=f"refit: {reason}{followed}")
+    note = "; ".join(filter(None, [f"refit: {reason}{followed}", fresh.report_.note]))
+    report = replace(fresh.report_, note=note)
     model.adopt(fresh.log_, fresh.weights_, report)
     return model
 

@@ -19,10 +19,7 @@ from monogram.planning.size import Size
 DUAL_ADVANTAGE = 2.0
 DENSE = ("primal", "dual")
 NO_DUAL = "no dual: with decay it would have one row for each event"
-REFUSED = {  # solvers that cannot have a time kernel
-    "dual": "the dual has one row for each user, but with decay every event is a row of its own",
-    MATRIX_FREE: "with decay each step of each history would visit all pairs of events of every user",
-}
+ALL_PAIRS = "with decay each step of a history visits all pairs of events of every user"  # of a matrix-free solve
 
 
 def plan_inverse(
@@ -48,7 +45,7 @@ def plan_inverse(
     extra : what the model takes in addition to a dense inverse
     copied : bytes of a weighted copy of the data, which the solvers without a dense inverse take too
     penalised : whether there is a penalty; without a penalty only the primal solver and the disk can be used
-    timed : whether S has a time kernel; then only the primal solver, the disk and local regressions can be used
+    timed : whether S has a time kernel; then the dual cannot be used
     disk : whether the model can be fitted on disk
     disk_space : bytes that files may take; None where no folder for them was named
     others : costs of solvers that need no inverse, such as `inverse_costs.matrix_free`
@@ -62,19 +59,25 @@ def plan_inverse(
             raise ParameterError(f"solver={solver!r} needs l2 or dropout above 0; give one, or use solver='primal'")
         solvers, others = ("primal",), tuple(cost for cost in others if cost.solver == "disk")
     if timed:
-        solvers, others = ("primal",), tuple(cost for cost in others if cost.solver != MATRIX_FREE)
+        solvers = ("primal",)
         _require_timed(solver, ("primal", *(cost.solver for cost in others)))
     settings: dict[str, Any] = {"dtype": dtype, "threads": threads, "extra": extra, "others": others}
     plan = choose(size, budget=budget, solver=solver, solvers=solvers, disk_space=disk_space, **settings)
-    return plan if not timed or solver != "auto" else replace(plan, why="; ".join(filter(None, (plan.why, NO_DUAL))))
+    if not timed or solver != "auto":
+        return plan
+    slow = ALL_PAIRS if plan.chosen.solver == MATRIX_FREE else ""
+    return replace(plan, why="; ".join(filter(None, (plan.why, slow, NO_DUAL))))
 
 
 def _require_timed(solver: str, usable: tuple[str, ...]) -> None:
-    """Raise ParameterError for a solver that cannot have a time kernel."""
-    if solver in REFUSED:
+    """Raise ParameterError for the dual, which cannot have a time kernel."""
+    if solver == "dual":
         *most, last = usable
         expected = f"{', '.join(most)} or {last}" if most else last
-        raise ParameterError(f"solver={solver!r} with decay above 0: {REFUSED[solver]}; use {expected}")
+        raise ParameterError(
+            "solver='dual' with decay above 0: the dual has one row for each user, but with decay every event is a row "
+            f"of its own; use {expected}"
+        )
 
 
 def choose(

@@ -10,7 +10,7 @@ from monogram.planning.cost import WORKSPACE, Cost, Stages
 from monogram.planning.inverse_costs import PAIR_SECONDS
 from monogram.planning.size import Size
 
-BLOCKS = 16_000  # bytes for each item: the columns that are multiplied at a time, in float64
+BLOCKS = 18_000  # bytes for each item: the columns that are multiplied at a time, in float64, and their sparse copies
 
 
 def expected_quadratic(

@@ -124,22 +124,29 @@ def local(size: Size, neighbours: int, *, dtype: Any = np.float32, threads: int 
     )
 
 
-def matrix_free(size: Size, diagonal: bool, *, dtype: Any = np.float32, threads: int = 1) -> Cost:
+def matrix_free(size: Size, diagonal: bool, *, timed: bool = False, dtype: Any = np.float32, threads: int = 1) -> Cost:
     """The cost of conjugate gradients in place of an inverse: no square array, but a linear system for each history.
 
     Parameters
     ----------
     diagonal : whether the fit estimates the diagonal of the inverse
+    timed : whether S has a time kernel
+        Each step then visits all pairs of events of a user, and there are no sums by user. The events by item are
+        counted with their positions, as a copy of the data.
     """
     name, threads = np.dtype(dtype).name, parallel.count(threads)
+    by_item = 0 if timed else 8 * size.events
+    size = replace(size, users=0) if timed else size
     columns, width = probing.fitted(size.items, diagonal), solver.width(size.users, size.items, name)
     vectors = (128 if diagonal else 48) * size.items  # d, ℓ, row pointers; c and its error, the moments of the probes
-    flops = 4.0 * size.events * solver.USUAL_STEPS
+    flops = (2.0 * size.pairs_by_user if timed else 4.0 * size.events) * solver.USUAL_STEPS
     _, copying = calibrate(name, threads)
     seconds = flops / 2 * np.dtype(dtype).itemsize / (copying * GATHER_SHARE)
+    if timed:
+        seconds = flops / 2 * PAIR_SECONDS / threads
     return Cost(
         solver=solver.NAME,
-        bytes=8 * size.events + vectors + _columns(size, min(columns, width), diagonal, name) + WORKSPACE,
+        bytes=by_item + vectors + _columns(size, min(columns, width), diagonal, name) + WORKSPACE,
         flops=columns * flops,
         seconds=columns * seconds,
         advice="use dtype float32" if name == "float64" else "use a larger machine",

@@ -12,7 +12,7 @@ Requests name ids; inside, everything is an index. `Recommender` and the server 
 
 from __future__ import annotations
 
-from monogram.ranking.explanation import Explanation, Shares
+from monogram.ranking.explanation import DIFFERENCES, Explanation, Shares
 from monogram.ranking.ids import id_list, shorten, unknown_ids
 from monogram.ranking.queries import (
     KernelCall,
@@ -39,6 +39,7 @@ from monogram.ranking.requests import (
 from monogram.ranking.rules import Rules, rule_lists
 
 __all__ = [
+    "DIFFERENCES",
     "NO_RECENCY",
     "Explanation",
     "Histories",

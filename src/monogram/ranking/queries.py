@@ -144,8 +144,10 @@ def score(weights: Weights, histories: Histories, index: Indices, threads: int) 
 
 
 def shares(weights: Weights, history: Csr, item: int) -> Shares:
-    """What each entry of a history (a CSR matrix of one row) adds to the score of an item."""
-    return Shares(weights.shares(history, item), float(weights.base(np.array([item]))[0]))
+    """What each entry of a history (a CSR matrix of one row) adds to the score of an item, or what it changes."""
+    of_item = np.array([item])
+    total = None if weights.additive else float(weights.score(history, of_item, 1)[0, 0])
+    return Shares(weights.shares(history, item), float(weights.base(of_item)[0]), total)
 
 
 def explain(weights: Weights, histories: Histories, item: Any, items: Vocabulary) -> Explanation:
@@ -155,7 +157,8 @@ def explain(weights: Weights, histories: Histories, item: Any, items: Vocabulary
     item_shares = shares(weights, history, index)
     pairs = zip(items.ids(history.indices), item_shares.values.tolist(), strict=True)
     of_events = tuple(history.data.astype(np.float64).tolist())
-    return Explanation(items[index], tuple(pairs), item_shares.base, histories.unknown_items, of_events)
+    total = item_shares.total
+    return Explanation(items[index], tuple(pairs), item_shares.base, histories.unknown_items, of_events, total)
 
 
 def item_index(item: Any, items: Vocabulary) -> int:

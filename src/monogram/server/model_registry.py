@@ -105,6 +105,7 @@ class ServedModel:
             list(self.catalogue.names),
             updates,
             self.loaded,
+            log.unit_of_times,
         )
 
 

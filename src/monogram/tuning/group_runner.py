@@ -28,7 +28,6 @@ from typing import Any, cast
 import numpy as np
 
 from monogram.data.splits import Split
-from monogram.engine.gram import user_weights
 from monogram.engine.gram.accumulate import squares
 from monogram.engine.inverse import local, ridge_path
 from monogram.engine.runtime import parallel
@@ -293,16 +292,19 @@ class GroupRunner:
         for recency, same in by_recency(models).items():
             by_mixture: dict[tuple[float, ...], list[TwoStep]] = {}
             for model in same:
-                by_mixture.setdefault((model.second, model.low_pass, model.directions, model.repeat), []).append(model)
+                by_mixture.setdefault(
+                    (model.second, model.low_pass, model.directions, model.repeat, model.low_pass_power), []
+                ).append(model)
             mixtures = [
                 Mixture(
                     share,
                     weight,
                     int(rank),
-                    np.array([user_weights.popularity(counts, model.item_power) for model in alike]),
+                    np.array([model.item_factors(self.log, counts) for model in alike]),
                     repeat,
+                    alike[0].projection_powers(counts),
                 )
-                for (share, weight, rank, repeat), alike in by_mixture.items()
+                for (share, weight, rank, repeat, _), alike in by_mixture.items()
             ]
             measured = self._measured(partial(weights.heads, mixtures), len(same), recency)
             values |= _by_id(by_mixture.values(), measured)

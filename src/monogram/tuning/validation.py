@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from monogram.data.splits import PROTOCOLS, Split, holdout, latest, leave_last, sessions, strong, temporal
+from monogram.data.sessions import validation_sessions
+from monogram.data.splits import PROTOCOLS, Split, holdout, latest, leave_last, strong, temporal
 from monogram.errors import DataError, MonogramWarning, ParameterError, one_of
 
 SHARE = 0.1  # of each user's events, or of the users, or of the time
@@ -52,6 +53,8 @@ def validation_of(log: Any, protocol: Any, split: Split, given: Any, seed: int) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MonogramWarning)  # the same warning was raised for the test part
         if given is not None:
+            if given == "sessions" == split.protocol:
+                return Validation(validation_sessions(split), OWN["sessions"])
             own = given if isinstance(given, Split) else split_of(split.train, given, seed)
             of_protocol = isinstance(given, Split) and own.protocol == split.protocol
             return Validation(own, OWN.get(own.protocol, "given") if of_protocol else f"given ({own.protocol})")
@@ -83,7 +86,7 @@ def _function(split: Split, seed: int) -> tuple[Callable[[Any], Split], str]:
             f"{SHARE:.0%} of the users of train, held out as those of the test part",
         ),
         "leave_last": (leave_last, "the last event of each user in train, as the test part"),
-        "sessions": (lambda train: sessions(train, share=SHARE), OWN["sessions"]),
+        "sessions": (lambda _: validation_sessions(split), OWN["sessions"]),
     }
     if split.protocol in by_protocol:
         return by_protocol[split.protocol]

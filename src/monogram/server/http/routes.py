@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
 from monogram.data.interactions import Interactions
 from monogram.data.moments import moment_in
+from monogram.data.spans import unix_unit
 from monogram.errors import ParameterError
 from monogram.models import live
 from monogram.server.http import schemas
@@ -23,7 +25,7 @@ from monogram.server.http.security import Refused
 from monogram.server.metrics import Metrics
 from monogram.server.model_registry import ModelRegistry, ServedModel
 from monogram.server.queries import responses
-from monogram.server.updates.events import EventWriter, LogChange
+from monogram.server.updates.events import UNKNOWN, EventWriter, LogChange
 from monogram.server.updates.refresh import Refresher
 
 PAGE = Path(__file__).parents[1] / "page"
@@ -204,11 +206,20 @@ class Handlers:
 
 
 def _change(event: schemas.Event, log: Interactions, position: int) -> LogChange:
-    """An event as it is stored: ids as text, a date as a number in the unit of the log's times."""
+    """An event as it is stored: ids as text, a date as a number in the unit of the log's times, with that unit."""
     user = _id(event.user, log.users, "user", position)
     item = _id(event.item, log.items, "item", position)
     time = None if event.time is None else moment_in(log, event.time, f"the time of event {position} is {{}}")
-    return LogChange(user, item, event.weight, time)
+    return LogChange(user, item, event.weight, time, unit=_unit_of(event.time, log))
+
+
+def _unit_of(time: Any, log: Interactions) -> str | None:
+    """The unit in which `moment_in` returns a time."""
+    if time is None:
+        return None
+    if log.latest is not None:
+        return log.unit_of_times or UNKNOWN
+    return "us" if isinstance(time, str) else unix_unit(np.array([time])) or UNKNOWN
 
 
 def _id(value: Any, ids: Any, column: str, position: int) -> str:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 ROWS, HISTORY, ITEMS, EVENTS, REASONS, TOP = 1_000, 10_000, 10_000, 10_000, 100, 1_000
 EXPLAINED = 10_000  # most lists times k with explain
 SHARES = 4_000_000  # most entries of the histories times k with explain
+DIFFERENCES = 40_000_000  # the same for models without additive shares: most squared entries times k
 LONGEST_ID = 10_000
 LONGEST_DATE = LONGEST_SPAN = 40
 
@@ -131,13 +132,14 @@ class Share(Struct, omit_defaults=True):
 
 
 class Ranked(Struct, omit_defaults=True):
-    """One item of a list."""
+    """One item of a list. Where `additive` is false, the shares of `because` are differences, as in `Explained`."""
 
     item: Any
     score: float
     rank: int
     columns: dict[str, Any] | UnsetType = UNSET
     because: list[Share] | UnsetType = UNSET
+    additive: bool = True
 
 
 class Seen(Struct, omit_defaults=True):
@@ -187,16 +189,21 @@ class Scored(Struct):
 
 
 class Explained(Struct, omit_defaults=True, kw_only=True):
-    """The answer of /v1/explain: the shares and the rest sum to the score."""
+    """The answer of /v1/explain: the shares and the rest sum to the score.
+
+    Where `additive` is false, the shares are differences: how much the score falls without the one item. There is then
+    no `rest`. For a user with a trained vector, the score is that of this vector, the differences those of a new user.
+    """
 
     model: str
     item: Any
     score: float
     base: float
     shares: list[Share]
-    rest: float
+    rest: float | UnsetType = UNSET
     unknown_items: list[Any]
     columns: dict[str, Any] | UnsetType = UNSET
+    additive: bool = True
 
 
 class Updates(Struct):
@@ -228,7 +235,7 @@ class Models(Struct):
 
 
 class Card(Struct):
-    """The details of one model."""
+    """The details of one model; `time_unit` is that of its log's times, null where they have none that is known."""
 
     name: str
     kind: str
@@ -246,6 +253,7 @@ class Card(Struct):
     columns: list[str]
     updates: Updates | None
     loaded: float
+    time_unit: str | None = None
 
 
 class Found(Struct, omit_defaults=True):

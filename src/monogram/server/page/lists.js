@@ -18,10 +18,12 @@ function reasons(item, names) {
   const shown = shares.slice(0, REASONS).filter((part) => Math.abs(part.share) > 0.0005 * Math.abs(item.score));
   const remainder = item.score - shown.reduce((sum, part) => sum + part.share, 0);
   const rows = shown.map((part) => reason(part, item.score, names));
-  if (Math.abs(remainder) > 0.0005 * Math.abs(item.score)) {
+  const sums = item.additive !== false; // else each number is how much the score falls without the one item
+  if (sums && Math.abs(remainder) > 0.0005 * Math.abs(item.score)) {
     rows.push(reason({ item: "rest", share: remainder }, item.score, new Map([["rest", "all other items"]])));
   }
-  return h("ul", { class: "reasons", "aria-label": `Why ${titleOf(item)}` }, rows);
+  const about = sums ? `Why ${titleOf(item)}` : `How much the score of ${titleOf(item)} falls without each item`;
+  return h("ul", { class: "reasons", "aria-label": about }, rows);
 }
 
 export function row(item, { names = new Map(), elsewhere = null, acts = [] } = {}) {

@@ -124,12 +124,12 @@ function changed(name) {
 }
 
 // The one moment of the clicks of this page where the model measures the age of events in time; undefined where it counts
-// events. A duration needs a log with dates, or with times of a known unit; a number serves a log without.
+// events. A log whose times have a known unit takes a date, and a duration needs one; a number serves a log without a unit.
 function momentOfClicks(name) {
-  const { half_life: halfLife, recency_unit: unit } = cards.get(name)?.parameters ?? {};
+  const card = cards.get(name), { half_life: halfLife, recency_unit: unit } = card?.parameters ?? {};
   const span = name in state.recency ? unit : halfLife ?? unit;
   if (span === undefined || span.endsWith("event") || span.endsWith("events")) return undefined;
-  return /[a-z]$/.test(span) ? "2000-01-01" : 0;
+  return card.time_unit != null || /[a-z]$/.test(span) ? "2000-01-01" : 0;
 }
 
 function requestFor(name) {

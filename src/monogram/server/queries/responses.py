@@ -5,6 +5,7 @@ These functions run in worker threads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from monogram.server.http import schemas
 
 if TYPE_CHECKING:
     from monogram.server.model_registry import ServedModel
+    from monogram.weights import Weights
 
 REASONS = 3  # shares of an item that explain=true shows
 
@@ -59,6 +61,8 @@ class ListsJob:
                 f"reasons from histories of {entries:,} items in all for {request.k:,} items each; expected at "
                 f"most {schemas.SHARES:,} shares: ask for fewer, or without explain"
             )
+        if self.reasons:
+            _check_differences(weights, histories, request.k)
         allow, deny = (None if rule is None else tuple(rule) for rule in (request.allow, request.deny))
         return Query(histories, weights, request.k, Rules(allow, deny, request.exclude_seen))
 
@@ -90,6 +94,7 @@ class ListsJob:
         for index, item in zip(indices, ranked, strict=True):
             shares = ranking.shares(query.weights, history, index)
             item.because = _largest(shares, ids, history.data, self.reasons)
+            item.additive = shares.total is None
 
     def _seen(self, histories: Histories, row: int) -> list[schemas.Seen]:
         span = histories.span(row)
@@ -171,10 +176,13 @@ def explain(served: ServedModel, request: schemas.Explain) -> bytes:
         raise UnknownIdError(f"user {name!r} is not one of the {log.n_users:,} users this model knows")
     index = ranking.item_index(request.item, log.items)
     history = histories.row_matrix(0)
-    shares = ranking.shares(served.weights(request.parameters), history, index)
+    weights = served.weights(request.parameters)
+    _check_differences(weights, histories, 1)
+    shares = ranking.shares(weights, history, index)
     largest = _largest(shares, _ids(history.indices, log), history.data, history.nnz + 1)
     shown = [share for share in largest if share.item is not None][: request.top]
-    remainder = shares.score - shares.base - sum(share.share for share in shown)
+    hidden = len(shown) < history.nnz
+    remainder = shares.score - shares.base - sum(share.share for share in shown) if hidden else 0.0
     return schemas.encode(
         schemas.Explained(
             model=served.name,
@@ -182,11 +190,24 @@ def explain(served: ServedModel, request: schemas.Explain) -> bytes:
             score=shares.score,
             base=shares.base,
             shares=shown,
-            rest=remainder if len(shown) < history.nnz else 0.0,
+            rest=remainder if shares.total is None else UNSET,
             unknown_items=list(histories.unknown_items),
             columns=served.catalogue.columns(index),
+            additive=shares.total is None,
         )
     )
+
+
+def _check_differences(weights: Weights, histories: Histories, items: int) -> None:
+    """Refuse reasons that take too long: a difference is a score of a history without one of its entries."""
+    work = int((np.diff(histories.pointers).astype(np.int64) ** 2).sum()) * items
+    if not weights.additive and work > schemas.DIFFERENCES:
+        longest = math.isqrt(schemas.DIFFERENCES // items)
+        raise ParameterError(
+            f"reasons for {items:,} items from the {histories.pointers[-1]:,} events of the request; the scores of "
+            f"this model are no sums, so that at most {longest:,} events of one history are explained for so many "
+            "items: ask for fewer items, or send shorter histories"
+        )
 
 
 def _largest(shares: ranking.Shares, ids: list[Any], weights: Any, number: int) -> list[schemas.Share]:
@@ -220,6 +241,7 @@ def requested_histories(served: ServedModel, request: Timed, users: Any, histori
     log, recency = served.model.log_, served.recency(request.parameters)
     if histories is UNSET:
         return ranking.user_histories(users, log, recency, request.at)
+    served.model.require_inductive("a history")
     contents = [given_history(history, position, log) for position, history in enumerate(histories)]
     return ranking.merged_histories(contents, log, recency, request.at)
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from monogram.data.interactions import Interactions
 from monogram.data.moments import SECOND
-from monogram.data.spans import in_unit_of
+from monogram.data.spans import NANOSECONDS, in_unit_of
 from monogram.engine.runtime.arrays import Float64
 from monogram.errors import DataError
-from monogram.server.updates.events import LogChange
+from monogram.server.updates.events import UNKNOWN, LogChange
 
 LARGEST = 2.0**62  # of a time, before and after 0
 
@@ -23,8 +23,9 @@ LARGEST = 2.0**62  # of a time, before and after 0
 def as_log(events: Sequence[LogChange], log: Interactions) -> Interactions:
     """Events, in the order of their arrival, as a log with the merge rule and the kinds of ids of another log.
 
-    Where that log has times, an event without one has the time at which it was received; events of the same time are in
-    the order of their arrival. Where the log has an order alone, all are in that order, whatever their times.
+    Where that log has times, those of the events are converted into its unit (DataError where one of the units is not
+    known), and an event without one has the time at which it was received; events of the same time are in the order of
+    their arrival. Where the log has an order alone, all are in that order, whatever their times.
     """
     users: dict[str, int] = {}
     items: dict[str, int] = {}
@@ -59,11 +60,37 @@ def _times(events: Sequence[LogChange], log: Interactions) -> NDArray[Any]:
     """The times of events in the unit and the type of a log's times."""
     assert log.times is not None
     given = np.array([np.nan if event.time is None else event.time for event in events], np.float64)
+    given *= _factors(events, log)
     missing = np.flatnonzero(np.isnan(given))
     if len(missing):
         given[missing] = _received([events[place].received for place in missing.tolist()], log)
     given = np.clip(given, -LARGEST, LARGEST)
     return (given if log.times.dtype.kind == "f" else np.rint(given)).astype(log.times.dtype)
+
+
+def _factors(events: Sequence[LogChange], log: Interactions) -> Float64:
+    """What the time of each event is multiplied with, for the unit of a log's times."""
+    wanted = log.unit_of_times or UNKNOWN
+    units = [wanted if event.time is None or event.unit is None else event.unit for event in events]
+    unclear = [place for place, unit in enumerate(units) if unit != wanted and UNKNOWN in (unit, wanted)]
+    if unclear:
+        first, unit = events[unclear[0]], units[unclear[0]]
+        advice = (
+            "Fit the model again on a log with dates, or with the time_unit of its numbers, and reload"
+            if unit
+            else "Serve a model whose log has the same numbers as times, or start with a new database of events"
+        )
+        raise DataError(
+            f"{len(unclear):,} stored events, the first of them number {first.seq}, have times that are "
+            f"{_in_words(unit)}, but the times of the model's log are {_in_words(wanted)}; the events stay stored and "
+            f"were not added. {advice}"
+        )
+    factors = {unit: 1.0 if unit == wanted else NANOSECONDS[unit] / NANOSECONDS[wanted] for unit in set(units)}
+    return np.array([factors[unit] for unit in units])
+
+
+def _in_words(unit: str) -> str:
+    return f"in the unit {unit}" if unit else "numbers of an unknown unit"
 
 
 def _received(seconds: Sequence[float], log: Interactions) -> Float64 | float:

@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from monogram.errors import StorageError
 from monogram.server.updates.database import Database, Row, connect
 
 MAX_BATCHED = 100  # most requests in one transaction
+UNKNOWN = ""  # the unit of a time that is a number without a known unit
 NO_LIMIT = 2**62  # of the number of changes to read
 TABLES = (
     "CREATE TABLE IF NOT EXISTS monogram_store (id TEXT PRIMARY KEY)",
@@ -36,8 +38,10 @@ class LogChange:
 
     Parameters
     ----------
-    time : of the event, in the unit of the times of the model's log; None where the client gave none
+    time : of the event, in the unit `unit`; None where the client gave none
     seq, received : its number, and seconds since 1970 on arrival; both are set when it is stored
+    unit : of the time: "s", "d" and so on, or `UNKNOWN` where the model's log did not say its unit
+        None in an event that an earlier version stored: the unit of the log to which it is added.
     """
 
     user: str
@@ -46,6 +50,7 @@ class LogChange:
     time: float | None = None
     seq: int = 0
     received: float = 0.0
+    unit: str | None = None
 
 
 class EventStore:
@@ -61,10 +66,18 @@ class EventStore:
         self._reads: Database = connect(url)
         for statement in TABLES:
             self._writes.run(statement)
+        self._add_units()
         if not self._writes.run("SELECT id FROM monogram_store"):
             self._writes.run("INSERT INTO monogram_store (id) VALUES (?)", (secrets.token_hex(16),))
         self.id: str = self._writes.run("SELECT id FROM monogram_store")[0][0]
         self.last = self._last()
+
+    def _add_units(self) -> None:
+        """Add the column of units to a table that an earlier version created."""
+        try:
+            self._writes.run("SELECT unit FROM monogram_events LIMIT 0")
+        except StorageError:
+            self._writes.run("ALTER TABLE monogram_events ADD COLUMN unit TEXT")
 
     def _last(self) -> int:
         return int(self._writes.run("SELECT COALESCE(MAX(seq), 0) FROM monogram_events")[0][0])
@@ -78,7 +91,7 @@ class EventStore:
                 rows = []
                 for change in changes:
                     last += 1
-                    rows.append((last, change.user, change.item, change.weight, change.time, now))
+                    rows.append((last, change.user, change.item, change.weight, change.time, now, change.unit))
                     if change.item is None:
                         self._insert(rows)
                         self._delete(change.user, last)
@@ -93,7 +106,8 @@ class EventStore:
     def _insert(self, rows: Sequence[Row]) -> None:
         if rows:
             self._writes.run_many(
-                "INSERT INTO monogram_events (seq, user_id, item, weight, time, received) VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO monogram_events (seq, user_id, item, weight, time, received, unit) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
 
@@ -103,7 +117,8 @@ class EventStore:
     def since(self, seq: int, most: int = 100_000) -> list[LogChange]:
         """The changes after a number, in order; at most `most` of them."""
         rows = self._reads.run(
-            "SELECT user_id, item, weight, time, seq, received FROM monogram_events WHERE seq > ? ORDER BY seq LIMIT ?",
+            "SELECT user_id, item, weight, time, seq, received, unit FROM monogram_events WHERE seq > ? "
+            "ORDER BY seq LIMIT ?",
             (seq, most),
         )
         return [LogChange(*row) for row in rows]
