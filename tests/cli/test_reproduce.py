@@ -61,7 +61,7 @@ def test_a_row_as_a_table_json_and_reports(program, folder, tmp_path):
 def test_without_data_the_rows_are_still_there(program, tmp_path):
     done = program("reproduce", "edlae", "--data", tmp_path, "--cache", tmp_path / "c", "--json")
     cells = json.loads(done.out)
-    assert {one["verdict"] for one in cells} == {"no data", "no model"}
+    assert {one["verdict"] for one in cells} == {"no data"}
     assert "MULT-VAE" in {one["row"] for one in cells}
     assert any("monogram data download ml-20m" in one["reason"] for one in cells)
     assert not (tmp_path / "c").exists()
@@ -95,3 +95,6 @@ def test_settings_are_chosen_on_a_cut_of_train(program, folder, tmp_path):
     again = program("reproduce", "deql", "--tune", "--budget", "9 settings", *flags, "--json")
     assert again.out == done.out
     assert program("reproduce", "deql", "--tune", "--budget", "soon", *flags).code == 2
+    without = program("reproduce", "deql", "--budget", "9 settings", *flags)
+    assert without.code == 2
+    assert "needs --tune" in without.err

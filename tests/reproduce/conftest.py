@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monogram.reproduce.paper import LATER, Paper, PaperTable, Row, swept
+from monogram.reproduce.paper import Paper, PaperTable, Row, swept
 
 HERE = {"gowalla": {"l2": 10.0, "dropout": 0.3}}
 EASE = Row(name="EASE", model="ease", settings={"gowalla": {"l2": 10.0}}, printed={"gowalla": (0.9, 0.0)})
 DEQL = Row(name="DEQL", model="deql", settings=HERE, printed={"gowalla": (0.1, None)})
 ROWS = (
-    Row(name="Deep", printed={"gowalla": (0.5, 0.5), "yelp2018": (0.4, 0.4)}, note=LATER),
+    Row(name="Deep", printed={"gowalla": (0.5, 0.5), "yelp2018": (0.4, 0.4)}, note="not in this library"),
     EASE,
     DEQL,
     Row(name="DLAE", model="dlae", settings={"yelp2018": {"l2": 1.0}}, printed={"gowalla": (0.1, 0.1)}),

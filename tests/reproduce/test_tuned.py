@@ -54,9 +54,11 @@ def test_a_search_that_was_interrupted_goes_on(paper, folder, tmp_path, monkeypa
 
 
 def test_what_makes_a_row_is_not_searched():
-    assert tuned.fixed_of({"l2": 0.0, "dropout": 0.5, "rank": 3}) == {"l2": 0.0, "rank": 3}
-    assert tuned.fixed_of({"b": 0.1, "zero_diagonal": True}) == {"b": 0.1, "zero_diagonal": True}
-    assert tuned.fixed_of({"b": 0.1}) == {}
+    assert tuned.fixed_of("low_rank_edlae", {"l2": 0.0, "dropout": 0.5, "rank": 3}) == {"l2": 0.0, "rank": 3}
+    assert tuned.fixed_of("deql", {"b": 0.1, "zero_diagonal": True}) == {"b": 0.1, "zero_diagonal": True}
+    assert tuned.fixed_of("deql", {"b": 0.1}) == {}
+    trained = {"loss": "bce", "batch": 512, "learning_rate": 0.01, "epochs": 9}
+    assert tuned.fixed_of("light_gcn", trained) == {"loss": "bce", "batch": 512, "epochs": 9}
 
 
 def test_a_row_keeps_what_makes_it_where_it_has_no_settings(paper, folder, tmp_path):

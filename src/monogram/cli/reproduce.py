@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from monogram.reproduce.cells import Cell
 
 LIST = "list"
+SEARCH = "20m"  # budget of a search
 
 
 def complete_paper(incomplete: str) -> list[str]:
@@ -45,8 +47,13 @@ def command(
         bool, typer.Option("--tune", help="Tune settings on a validation split of train, instead of using known ones.")
     ] = False,
     budget: Annotated[
-        str, typer.Option("--budget", help="Budget of each search of --tune: 20m, 1h, or '200 settings'.")
-    ] = "20m",
+        str | None,
+        typer.Option(
+            "--budget",
+            help="Time for all gradient-trained rows of a data set, such as 20m; by default 1h. With --tune the budget "
+            "of each search instead: a time, by default 20m, or '200 settings'.",
+        ),
+    ] = None,
     peers: Annotated[bool, typer.Option("--peers", help="Also measure other libraries (not available yet).")] = False,
     output: Annotated[
         list[str] | None,
@@ -78,6 +85,7 @@ def command(
     from monogram.reproduce.cache import Cache
     from monogram.reproduce.report import report, summary
     from monogram.reproduce.runner import Runner, Selection
+    from monogram.reproduce.training_time import DEFAULT as TRAINING
     from monogram.reproduce.tuned import Tuned
 
     if paper == LIST:
@@ -99,11 +107,12 @@ def command(
         folder = _folder(data)
         fit = {"memory": memory, "threads": threads}
         results = Cache(cache)
-        choose = Tuned(results.folder, budget, fit, print_stderr) if tune else None
-        runner = Runner(folder, results, fit=fit, progress=print_stderr, choose=choose)
+        choose = Tuned(results.folder, budget or SEARCH, fit, print_stderr) if tune else None
+        training = TRAINING if tune or budget is None else _seconds(budget)
+        runner = Runner(folder, results, fit=fit, progress=print_stderr, choose=choose, training=training)
         measured = runner.run(chosen, Selection(dataset or (), row or (), table or ()))
         flags = {"--dataset": dataset, "--row": row, "--table": table}
-        made_with = _command(paper, flags, budget if tune else None)
+        made_with = _command(paper, flags, tune, budget)
     for path in output or ():
         if _is_json(path):
             written = [cells_file.save(path, chosen.name, measured, made_with)]
@@ -124,13 +133,26 @@ def _folder(data: str | None) -> Path | None:
     return None if data is None else Path(data)
 
 
-def _command(paper: str, flags: dict[str, list[str] | None], budget: str | None) -> str:
+def _seconds(budget: str) -> float:
+    """A budget of time for the gradient-trained rows."""
+    from monogram.tuning.budget import parse
+
+    seconds = parse(budget).seconds
+    if math.isinf(seconds):
+        raise ParameterError(
+            f"--budget {budget!r} is a number of settings, which needs --tune; expected a time, such as 1h"
+        )
+    return seconds
+
+
+def _command(paper: str, flags: dict[str, list[str] | None], tune: bool, budget: str | None) -> str:
     """The command that makes the same report, with a placeholder for the folder of the data sets."""
     words = ["monogram", "reproduce", paper, "--data", "DIR"]
     for flag, names in flags.items():
         for name in names or ():
             words += [flag, name]
-    return shlex.join([*words, *(["--tune", "--budget", budget] if budget else [])])
+    words += ["--tune"] if tune else []
+    return shlex.join([*words, *(["--budget", budget or SEARCH] if tune or budget else [])])
 
 
 def _list(as_json: bool) -> None:

@@ -302,7 +302,8 @@ class Trainer:
             _assign(self.training.parameters, self._best)
         report.objectives, report.metrics = progress.losses, progress.metrics
         report.epoch_seconds = progress.seconds
-        if progress.elapsed >= self.schedule.seconds and done < self.schedule.epochs:
+        report.stopped = progress.elapsed >= self.schedule.seconds and done < self.schedule.epochs
+        if report.stopped:
             report.note = f"stopped by the budget of {self.schedule.seconds:g} seconds after {done} epochs"
         elif progress.metrics:
             report.note = f"trained for {done} epochs; the weights are those after epoch {progress.best}"

@@ -224,9 +224,22 @@ def _report(stored: dict[str, Any]) -> Report:
         isinstance(text, str) for text in (report.solver, report.dtype, report.note, report.device, report.metric)
     ):
         raise DataError("its report has a solver, dtype, note, device or metric that is not a text")
+    if not isinstance(report.stopped, bool):
+        raise DataError("its report does not say whether a limit of time ended the fit")
     series = (report.objectives, report.metrics, report.epoch_seconds)
-    texts = ("solver", "dtype", "seconds", "objectives", "note", "device", "metric", "metrics", "epoch_seconds")
-    measured = [value for name, value in stored.items() if name not in texts and value is not None]
+    others = {
+        "solver",
+        "dtype",
+        "seconds",
+        "objectives",
+        "note",
+        "device",
+        "metric",
+        "metrics",
+        "epoch_seconds",
+        "stopped",
+    }
+    measured = [value for name, value in stored.items() if name not in others and value is not None]
     _check_numbers([*measured, *report.seconds.values(), *(value for values in series for value in values)], "report")
     return report
 

@@ -40,6 +40,7 @@ class Report:
     device : of a gradient-trained fit: "cpu", "cuda" or "mps"
     metric, metrics : of a fit with early stopping: the name of the validation metric, and its value after each epoch
     epoch_seconds : seconds of each epoch of a gradient-trained fit, without those of the validation
+    stopped : of a gradient-trained fit: whether its limit of time ended it
     neighbours : of a local fit: largest number of candidates of an item
     gap, largest_gap : of a local fit: the share by which the objective of an item would still fall with twice the
         candidates, mean and largest of eight items
@@ -74,6 +75,7 @@ class Report:
     metric: str = ""
     metrics: tuple[float, ...] = ()
     epoch_seconds: tuple[float, ...] = ()
+    stopped: bool = False
 
     def __post_init__(self) -> None:
         for name in ("objectives", "metrics", "epoch_seconds"):
@@ -150,6 +152,7 @@ class ReportBuilder:
     metric: str = ""
     metrics: list[float] = field(default_factory=list)
     epoch_seconds: list[float] = field(default_factory=list)
+    stopped: bool = False
     plan: Plan | None = None
 
     def __post_init__(self) -> None:
@@ -192,6 +195,7 @@ class ReportBuilder:
             metric=self.metric,
             metrics=tuple(self.metrics),
             epoch_seconds=tuple(self.epoch_seconds),
+            stopped=self.stopped,
         )
 
 

@@ -23,10 +23,12 @@ class Cell:
     printed, spread : the paper's number and the ± it prints; None where there is none
     used : the data set on which ours was measured: `data`, or its stand-in; None where it was not measured
     settings : the parameters of the model
-    value, low, high : our number, with its 95% interval over users (None for rank and seconds)
+    value, low, high : our number, with its 95% interval over users (None for rank, seconds, and means over seeds)
+    seeds, deviation : of a mean over seeds: their number, and the standard deviation over them
     users : the number of test users
     seconds, bytes : the time and the peak memory of the fit
     closed_form : whether our fit has no epochs; None where it was not measured
+    epochs, stopped : of a gradient-trained fit: its epochs, and whether the budget of time ended it
     size : users, items and events of the train part
     tried : number of settings that a search compared on the validation part; None where nothing was searched
     validation : how that validation part was cut, and why
@@ -45,10 +47,14 @@ class Cell:
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    seeds: int = 1
+    deviation: float | None = None
     users: int | None = None
     seconds: float | None = None
     bytes: int | None = None
     closed_form: bool | None = None
+    epochs: int | None = None
+    stopped: bool = False
     size: Mapping[str, int] = field(default_factory=dict)
     tried: int | None = None
     validation: str = ""

@@ -10,8 +10,6 @@ Settings = Mapping[str, Any]
 Numbers = tuple[float | None, ...]
 Derive = Callable[[Any, Settings], Settings]
 
-LATER = "not in this library yet"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -26,6 +24,7 @@ class Row:
     spread : the ± that the paper prints, in the form of `printed`
     note : how an unreadable name or number was read, or why a difference is expected
     derive : computes the parameters from the train part and `settings`; None: the parameters are `settings`
+    seeds : number of fits, with the seeds 0, 1, …; ours is then their mean, with their standard deviation
     """
 
     name: str
@@ -35,6 +34,7 @@ class Row:
     spread: Mapping[str, Numbers] = field(default_factory=dict)
     note: str = ""
     derive: Derive | None = None
+    seeds: int = 1
 
 
 @dataclass(frozen=True)
@@ -138,5 +138,4 @@ def line(
 ) -> Row:
     """A row from its numbers in the order of the data sets; settings by data set, with `_` for `-` in the name."""
     by_data = {name_of_data.replace("_", "-"): values for name_of_data, values in settings.items()}
-    note = note or ("" if model else LATER)
     return Row(name=name, model=model, settings=by_data, printed=printed(data, numbers), note=note)

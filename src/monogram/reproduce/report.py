@@ -54,7 +54,8 @@ TONES: dict[str, Tone] = {
 SECONDS = (
     "Seconds and memory are of the fit on the machine that made this report; rows that share an inverse each show the "
     "seconds of that one inverse. Settings are those of the paper or of its code where they are published; the notes "
-    "of the rows say where they are not."
+    "of the rows say where they are not. Gradient-trained rows share a budget of time for each data set; a row that it "
+    "stopped says so, and would be better or worse after more epochs."
 )
 LONG = 20  # rows; a longer table of a figure is folded, below its pictures
 
@@ -186,8 +187,8 @@ def _grid(table: PaperTable, cells: Sequence[Cell], caption: str) -> Grid:
         numbers |= {at, at + 1, at + 2}
         ours = "ours [95%]" if any(str(row[at]) for row in rows) else f"{metric}: ours [95%]"
         headers += [f"{metric}: paper", ours, "difference"]
-    headers += ["tried", "seconds", "memory"]
-    numbers |= {len(headers) - 3, len(headers) - 2, len(headers) - 1}
+    headers += ["tried", "epochs", "seconds", "memory"]
+    numbers |= set(range(len(headers) - 4, len(headers)))
     shown = [at for at in range(len(headers)) if at == 0 or any(str(row[at]) for row in rows)]  # without empty columns
     return Grid(
         caption,
@@ -207,6 +208,7 @@ def _line(cells: Sequence[Cell]) -> list[str | GridCell]:
     ]
     for cell in cells:
         interval = "" if cell.low is None else f"[{_number(cell.low)}, {_number(cell.high)}]"
+        interval = interval if cell.deviation is None else f"± {_number(cell.deviation)}, {cell.seeds} seeds"
         spread = "" if cell.spread is None else f"± {_number(cell.spread)}"
         digits = "+.0f" if cell.metric == "rank" else "+.4f"
         difference = "" if cell.difference is None else format(cell.difference, digits)
@@ -217,6 +219,7 @@ def _line(cells: Sequence[Cell]) -> list[str | GridCell]:
         ]
         line.append(difference if same else sign)
     line.append("" if first.tried is None else f"{first.tried:,}")
+    line.append("" if first.epochs is None else GridCell(f"{first.epochs:,}", "stopped by budget" * first.stopped))
     line.append("" if first.seconds is None else f"{first.seconds:,.1f}")
     line.append("" if first.bytes is None else show(first.bytes))
     return line

@@ -1,10 +1,10 @@
-"""The runner of all papers: a row on a data set is a job, a job has a result, a result gives cells."""
+"""The runner of all papers: a row on a data set is a job, a job has a result or one for each seed, these give cells."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from monogram.models.base import Recommender
 from monogram.models.registry import model_class
 from monogram.models.report import Report
 from monogram.reproduce import cells as cells_
-from monogram.reproduce import embeddings, sets
+from monogram.reproduce import embeddings, sets, training_time
 from monogram.reproduce.cache import Cache
 from monogram.reproduce.cells import Cell
 from monogram.reproduce.paper import Choice, Paper, PaperTable, Row, Settings
 from monogram.reproduce.sets import Place
+from monogram.reproduce.training_time import TrainingTime
 from monogram.weights import Factors
 
 Result = dict[str, Any]
@@ -56,6 +57,7 @@ class RowJob:
     result: Result = field(default_factory=dict)
     size: dict[str, int] = field(default_factory=dict)
     derived: Settings | None = None  # parameters that `Row.derive` computed
+    by_seed: tuple[RowJob, ...] = ()  # of a row that is a mean over seeds: its fits, in place of a result
 
     @property
     def settings(self) -> Settings:
@@ -86,7 +88,17 @@ class RowJob:
             source["similar"] = [similar.model, dict(similar.settings[self.place.name])]
         if self.row.derive is not None:
             return {**source, "derive": self.row.derive.__name__, "parameters": dict(self.settings)}
-        return {**source, "parameters": self.model().params()}
+        parameters = self.model().params()
+        parameters.pop(training_time.LIMIT, None)  # the result has the budget
+        return {**source, "parameters": parameters}
+
+    def with_seeds(self) -> RowJob:
+        """The same job, with a fit for each seed of its row."""
+        if self.row.seeds > 1:
+            row = replace(self.row, seeds=1)
+            choices = (replace(self.choice, settings={**self.settings, "seed": seed}) for seed in range(self.row.seeds))
+            self.by_seed = tuple(replace(self, row=row, choice=choice) for choice in choices)
+        return self
 
 
 class Runner:
@@ -99,6 +111,7 @@ class Runner:
     fit : options of `fit`, such as {"memory": "8 GB"}
     progress : receives a line of text before each step
     choose : a function that searches the settings of a row; by default the settings of the paper are used
+    training : seconds for all gradient-trained fits on a data set
     """
 
     def __init__(
@@ -109,8 +122,10 @@ class Runner:
         fit: Mapping[str, Any] | None = None,
         progress: Callable[[str], None] | None = None,
         choose: Choose | None = None,
+        training: float = training_time.DEFAULT,
     ) -> None:
         self.folder, self.cache, self.fit, self.choose = folder, cache or Cache(), fit or {}, choose
+        self.training, self._time = training, dict[str, TrainingTime]()
         self.progress = progress or (lambda _: None)
         self._sets: tuple[tuple[Place, str, str], Indices] | None = None
         self._documents: dict[tuple[Place, str], dict[str, Any]] = {}
@@ -119,9 +134,11 @@ class Runner:
         """The cells of a paper, in the order of the paper."""
         selection = selection or Selection()
         check(paper, selection)
-        planned = list(self._plan(paper, selection))
-        jobs = [row for row in planned if isinstance(row, RowJob)]
-        for (place, part), group in _grouped(jobs, lambda job: (job.place, job.table.part)).items():
+        planned = [row.with_seeds() if isinstance(row, RowJob) else row for row in self._plan(paper, selection)]
+        jobs = [job for row in planned if isinstance(row, RowJob) for job in row.by_seed or (row,)]
+        groups = _grouped(jobs, lambda job: (job.place, job.table.part))
+        self._read_cache(groups)
+        for (place, part), group in groups.items():
             self._measure(place, part, group)
         cells: list[Cell] = []
         for row in planned:
@@ -171,11 +188,19 @@ class Runner:
             return _empty(table, row, data, cells_.NO_DATA, sets.missing(data), row.settings.get(data))
         return _empty(table, row, data, cells_.NO_SETTINGS, row.note or "the settings are not published")
 
+    def _read_cache(self, groups: Mapping[tuple[Place, str], Sequence[RowJob]]) -> None:
+        """Set the results that are in the cache, and the time that the other fits of each data set share."""
+        self._time = {place.name: TrainingTime(self.training) for place, _ in groups}
+        for (place, part), jobs in groups.items():
+            for job in jobs:
+                result = self.cache.get(job.source(self._document(place, part))) or {}
+                job.result = {} if training_time.is_outdated(result, self.training) else result
+            limited = [job for job in jobs if not job.result and training_time.is_trained(job.model())]
+            self._time[place.name].fits += len(_grouped(limited, _shared_fit))
+
     def _measure(self, place: Place, part: str, jobs: Sequence[RowJob]) -> None:
-        """Set the results of jobs on one split: from the cache, else by a fit; models that share a fit together."""
+        """Set the results of jobs on one split that are not in the cache; models that share a fit together."""
         document = self._document(place, part)
-        for job in jobs:
-            job.result = self.cache.get(job.source(document)) or {}
         missing = [job for job in jobs if not job.result]
         size = self.cache.get({**document, "size": "train"})
         if missing or size is None:
@@ -196,10 +221,32 @@ class Runner:
         ready = [job for job in missing if not job.result]
         for group in _grouped(ready, _shared_fit).values():
             self.progress(f"{place.name}, {part}: {', '.join(dict.fromkeys(job.label() for job in group))}")
-            if group[0].table.similar is not None:
+            if training_time.is_trained(group[0].model()):
+                self._train(place, split, group, document)
+            elif group[0].table.similar is not None:
                 self._compare(place, split, group, document)
             else:
                 self._fit(split, group, document)
+
+    def _train(self, place: Place, split: Split, jobs: Sequence[RowJob], document: Mapping[str, Any]) -> None:
+        """Train a model within its share of the time, and measure it after the epochs of each job."""
+        time = self._time[place.name]
+        share, metrics = time.share(), _metrics(jobs)
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", MonogramWarning)
+                models = [training_time.like(job.model(), seconds=share) for job in jobs]
+                curve = training_time.measure_curve(models, split, metrics, self.fit)
+        except MonogramError as error:
+            time.used(0.0)
+            for job in jobs:
+                job.result = {"error": str(error)}
+            return
+        time.used(max(report.seconds["epochs"] for report, _ in curve))
+        for job, (report, values) in zip(jobs, curve, strict=True):
+            job.result = result_of(report, split, metrics, values) | training_time.record(report)
+            job.result |= {"budget": self.training, "warnings": _texts(caught)}
+            self.cache.put(job.source(document), job.result)
 
     def _compare(self, place: Place, split: Split, jobs: Sequence[RowJob], document: Mapping[str, Any]) -> None:
         """Fit a low-rank model, and measure the cosines of its embeddings of similar items."""
@@ -234,9 +281,7 @@ class Runner:
 
     def _fit(self, split: Split, jobs: Sequence[RowJob], document: Mapping[str, Any]) -> None:
         by_model = _grouped(jobs, RowJob.label)
-        groups = list(by_model.values())
-        names = {metric: None for job in jobs for metric in job.table.metrics if metric not in OF_FIT}
-        metrics = tuple(metrics_.parse(metric) for metric in names)
+        groups, metrics = list(by_model.values()), _metrics(jobs)
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", MonogramWarning)
@@ -302,35 +347,62 @@ def _named_once(rows: Sequence[Row]) -> list[Row]:
     return list({row.name: row for row in rows}.values())
 
 
+def _metrics(jobs: Sequence[RowJob]) -> tuple[Metric, ...]:
+    """The metrics of recommendations in the tables of some jobs."""
+    names = {metric: None for job in jobs for metric in job.table.metrics if metric not in OF_FIT}
+    return tuple(metrics_.parse(metric) for metric in names)
+
+
 def _shared_fit(job: RowJob) -> Any:
-    """Jobs with equal results are measured from one fit: of one inverse, or of the same model."""
+    """Jobs with equal results are measured from one fit: of one inverse, of the same model, or of the most epochs."""
     model = job.model()
+    if training_time.is_trained(model):
+        return repr(training_time.like(model, epochs=1))
     if job.table.similar is not None:
         return (job.table.name, repr(model))
     return shared_fits.inverse_key(model) if shared_fits.reads_heads(model) else repr(model)
 
 
 def _cells(job: RowJob) -> list[Cell]:
-    """The cells of a job with a result."""
-    if "error" in job.result:
-        return _empty(job.table, job.row, job.data, cells_.FAILED, job.result["error"], job.settings)
-    stand_in = job.place.name != job.data
-    reason = "; ".join(filter(None, [job.row.note, *job.result.get("warnings", [])]))
+    """The cells of a job with a result, or with a result for each seed."""
+    results = [part.result for part in job.by_seed or (job,)]
+    failed = next((result["error"] for result in results if "error" in result), None)
+    if failed is not None:
+        return _empty(job.table, job.row, job.data, cells_.FAILED, failed, job.settings)
+    stand_in, size = job.place.name != job.data, (*job.by_seed, job)[0].size
+    result = results[0] if len(results) == 1 else _mean(results)
+    stopped, epochs = any(each.get("stopped") for each in results), result.get("epochs")
+    ended = f"stopped by the budget after {epochs} epochs" if stopped else ""
+    reason = "; ".join(filter(None, [job.row.note, ended, *result.get("warnings", [])]))
     closed_form = job.row.derive is not None or job.model().closed_form
     cells = []
     for empty in _empty(job.table, job.row, job.data, cells_.FAILED, reason, job.settings):
-        value, low, high = job.result["values"].get(empty.metric, [None, None, None])
+        value, low, high = result["values"].get(empty.metric, [None, None, None])
         verdict = cells_.FAILED if value is None else cells_.judge(
             empty.printed, value, low, high, metric=empty.metric, stand_in=stand_in
         )  # fmt: skip
-        histogram = tuple(job.result.get("histograms", {}).get(empty.metric, ()))
+        histogram = tuple(result.get("histograms", {}).get(empty.metric, ()))
         cells.append(Cell(**{
             **vars(empty), "used": job.place.name, "value": value, "low": low, "high": high, "verdict": verdict,
-            "users": job.result["users"], "seconds": job.result["values"]["seconds"][0], "bytes": job.result["bytes"],
-            "closed_form": closed_form, "size": job.size, "tried": job.choice.tried,
-            "validation": job.choice.validation, "histogram": histogram,
+            "users": result["users"], "seconds": result["values"]["seconds"][0], "bytes": result["bytes"],
+            "closed_form": closed_form, "size": size, "tried": job.choice.tried, "validation": job.choice.validation,
+            "histogram": histogram, "epochs": epochs, "stopped": stopped, "seeds": len(results),
+            "deviation": result.get("deviations", {}).get(empty.metric),
         }))  # fmt: skip
     return cells
+
+
+def _mean(results: Sequence[Result]) -> Result:
+    """The mean of results over seeds, with the standard deviations of their values."""
+    values = {name: [result["values"][name][0] for result in results] for name in results[0]["values"]}
+    return {
+        **results[0],
+        "values": {name: [float(np.mean(numbers)), None, None] for name, numbers in values.items()},
+        "deviations": {name: float(np.std(numbers, ddof=1)) for name, numbers in values.items()},
+        "bytes": max(result["bytes"] or 0 for result in results) or None,
+        "epochs": round(np.mean([result["epochs"] for result in results])),
+        "warnings": list(dict.fromkeys(text for result in results for text in result.get("warnings", []))),
+    }
 
 
 def _empty(

@@ -10,6 +10,8 @@ from typing import Any
 
 from monogram.errors import NumericalError
 from monogram.evaluation import metrics as metrics_
+from monogram.models.parameters import search_axes
+from monogram.models.registry import model_class
 from monogram.reproduce.paper import Choice, PaperTable, Row, Settings
 from monogram.reproduce.sets import SEED, Place
 from monogram.safe import make_folder
@@ -55,7 +57,8 @@ class Tuned:
 
     def __call__(self, row: Row, place: Place, table: PaperTable) -> Choice:
         """The best settings of a row on the validation part of a data set, by the last metric of its table."""
-        name, fixed = str(row.model), fixed_of(row.settings.get(place.name) or next(iter(row.settings.values()), {}))
+        name = str(row.model)
+        fixed = fixed_of(name, row.settings.get(place.name) or next(iter(row.settings.values()), {}))
         validation = self.validation(place)
         task = Task(validation.split, metrics_.parse(table.metrics[-1]), **self.fit)
         make_folder(self.folder, "give another with --cache")
@@ -88,10 +91,14 @@ def _validation(place: Place) -> Validation:
     return validation_of(None, split, split, None, SEED)
 
 
-def fixed_of(settings: Settings) -> dict[str, Any]:
-    """The settings that define a row and are not searched: those of FIXED, and those that are 0 (switched off)."""
+def fixed_of(model: str, settings: Settings) -> dict[str, Any]:
+    """The settings that define a row and are not searched.
+
+    They are those of FIXED, those that are 0 (switched off), and those of parameters that have no search axis.
+    """
     names = (*FIXED, "b") if settings.get("zero_diagonal") else FIXED  # with a zero diagonal b changes no ranking
-    return {name: value for name, value in settings.items() if name in names or value == 0}
+    axes = search_axes(model_class(model))
+    return {name: value for name, value in settings.items() if name in names or value == 0 or name not in axes}
 
 
 def _file(place: Place, name: str, fixed: Mapping[str, Any], task_line: Mapping[str, Any]) -> str:

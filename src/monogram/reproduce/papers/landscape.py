@@ -7,6 +7,7 @@ from functools import partial
 
 from monogram.reproduce.derived import sorted_vlae, weighted_lrr
 from monogram.reproduce.paper import Paper, PaperTable, Row, line, swept
+from monogram.reproduce.papers.autoencoders import AUTOENCODERS
 
 DATA = ("ml-20m", "netflix", "msd")
 HERE = "ml-1m"
@@ -51,9 +52,7 @@ TABLE_2 = (
     _row("SLIM", 0.370, 0.495, 0.401, 0.347, 0.428, 0.379, None, None, None, model="slim",
          note="the paper took this row from others, who have no result on MSD; on ml-1m not tuned",
          ml_1m={"l1": 5.0, "l2": 100.0}),
-    _row("CDAE", 0.391, 0.523, 0.418, 0.343, 0.428, 0.376, 0.188, 0.283, 0.237),
-    _row("MULT-DAE", 0.387, 0.524, 0.419, 0.344, 0.438, 0.380, 0.266, 0.363, 0.313),
-    _row("MULT-VAE", 0.395, 0.537, 0.426, 0.351, 0.444, 0.386, 0.266, 0.364, 0.316),
+    *AUTOENCODERS,
 )  # fmt: skip
 
 _SEARCHED = (
