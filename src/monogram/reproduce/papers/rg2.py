@@ -49,7 +49,7 @@ _LOSSES: dict[str, Settings] = {
                   "l2": 0.03, "epochs": 15},
     "Sparsemax": {**_ROWS, "loss": "sparsemax", "epochs": 40},
     "UIB": {**_ADAM, "loss": "uib", "negatives": 10, "epochs": 5},
-    "SML": {**_ADAM, "loss": "sml", "negatives": 1, "l2": 0.001, "epochs": 12},
+    "SML": {**_ADAM, "loss": "sml", "negatives": 1, "learning_rate": 0.003, "l2": 0.001, "epochs": 12},
     "Softmax": {**_ROWS, "loss": "softmax", "l2": 0.1, "epochs": 40},
 }  # fmt: skip
 _TUNED = "learning rate, l2 and epochs were chosen on the validation events of ml-1m"
