@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from monogram.cli.fit import FitProgress
 from monogram.errors import DataError
 from monogram.evaluation.metrics import parse
 from monogram.evaluation.protocol import measure_weights
+from monogram.planning.gradient_costs import TORCH
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 
@@ -127,6 +129,30 @@ def test_histories_too_short_to_cut():
     events = [(user, item) for user in range(6) for item in range(user, user + 4)]
     with pytest.raises(DataError, match=r"users with fewer than five events.*patience=0"):
         mg.Factorization(**SMALL).fit(mg.Interactions.from_csr(*_timed(events)))
+
+
+MANY = {
+    "pairs": (mg.Factorization, {"batch": 65_536}),
+    "all items": (mg.Factorization, {"loss": "softmax", "batch": 1000}),
+    "rows": (mg.ELSA, {"batch": 1024}),
+}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", MANY)
+def test_a_fit_with_validation_stays_within_its_plan(name):
+    """Of a log with two million events, which outweigh the vectors; beside the fixed share of torch."""
+    rng, (kind, parameters) = np.random.default_rng(0), MANY[name]
+    items = np.arange(0, 5000, 50) + rng.integers(0, 50, (20_000, 100))
+    matrix = sp.csr_array((np.ones(items.size, np.float32), items.ravel(), np.arange(0, items.size + 1, 100)))
+    log = mg.Interactions.from_csr(matrix, order=rng.permutation(matrix.nnz))
+    kind(**parameters, rank=8, epochs=1).fit(mg.sample(), threads=1)  # torch loads parts of itself at first use
+    gc.collect()
+    report = kind(**parameters, rank=8, epochs=1, patience=1, seconds=0.1).fit(log, threads=1).report_
+    arrays = report.planned_bytes - TORCH
+    assert arrays / 5 < report.peak_bytes < arrays
+    plain = kind(**parameters, rank=8, epochs=1).plan(log).chosen.bytes
+    assert report.planned_bytes - plain >= 64 * log.n_events
 
 
 def _timed(events):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +17,7 @@ from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import Search
-from monogram.planning.gradient_costs import TrainingSize, gradient
+from monogram.planning.gradient_costs import VALIDATION, TrainingSize, gradient
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size
 from monogram.weights import Weights
@@ -83,6 +84,8 @@ class GradientModel(Recommender):
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """The plan of a fit on a log of this size."""
         needs = self.training_cost(size)
+        if self.patience:
+            needs = dataclasses.replace(needs, fixed=needs.fixed + VALIDATION * size.events)
         cost = gradient(self.optimiser, size, needs, dtype=options.dtype, threads=options.threads)
         return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
