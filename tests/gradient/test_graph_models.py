@@ -83,6 +83,7 @@ def test_it_learns_what_belongs_together(name):
     assert all((row["item"] >= 12) == row["user"] for row in strangers)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss != "rg2"])
 @EVERY
 def test_every_loss_is_trained(name, loss, log):

@@ -30,6 +30,7 @@ def assert_same(one, other):
         np.testing.assert_array_equal(array, second[name], err_msg=name)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", NAMES)
 def test_every_model_is_observed_in_epochs(world, name):
     log, seen = mg.Interactions.from_csr(world), {}
