@@ -32,6 +32,20 @@ def test_a_history_as_a_table(program, shop):
     assert "tea: score" in done.err
 
 
+def test_differences_are_not_called_shares(program, pairs, tmp_path):
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    model = mg.Factorization(rank=4, epochs=2, batch=64).fit(pairs, threads=1)
+    model.save(tmp_path / "trained.mono")
+    asked = "explain", tmp_path / "trained.mono", "tea", "--history", "42,:cat:"
+    done = program(*asked)
+    assert done.code == 0
+    assert done.out.splitlines()[0].split() == ["item", "weight", "difference"]
+    assert "not shares: how much the score falls without the one item; the numbers need not sum" in done.err
+    found = json.loads(program(*asked, "--json").out)
+    assert found["additive"] is False
+    assert found["score"] == pytest.approx(model.score([["42", ":cat:"]], ["tea"])[0, 0])
+
+
 def test_what_everyone_gets(program, pairs, tmp_path):
     mg.Popularity().fit(pairs).save(tmp_path / "popular.mono")
     done = program("explain", tmp_path / "popular.mono", "tea", "--history", "")

@@ -296,7 +296,7 @@ def test_early_stopping_keeps_the_best_epoch(log, name):
     report = stopped.fit(log, threads=1).report_
     best = int(np.argmax(report.metrics)) + 1
     assert len(report.metrics) == best + 2
-    split = validation.cut(log, 0.3, 0)
+    split = validation.cut(log, 0.3, 0).split
     again = make(name, epochs=best, learning_rate=0.02).fit(split.train, threads=1).weights_
     assert validation.measure(split, "recall@5", 1)(again) == pytest.approx(report.metrics[best - 1], abs=1e-12)
     np.testing.assert_array_equal(stopped.weights_.items, again.items)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import monogram as mg
 from monogram.errors import ModelFileError, ParameterError
+from monogram.gradient.ranking import LOSSES, OF_COSINES
 from monogram.testing import check_recommender
 from monogram.weights import TrainedSage, from_tensors
 
@@ -80,6 +81,18 @@ def test_it_learns_what_belongs_together(name):
     assert np.mean([(row["item"] >= 12) == row["user"] % 2 for row in rows]) > 0.95
     strangers = fitted.recommend(histories=[[0, 1, 2], [13, 14, 15]], k=3).rows()
     assert all((row["item"] >= 12) == row["user"] for row in strangers)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss != "rg2"])
+@EVERY
+def test_every_loss_is_trained(name, loss, log):
+    fitted = model(name, loss=loss, epochs=5, learning_rate=0.02, negatives=10).fit(log, threads=1)
+    objectives = fitted.report_.objectives
+    assert objectives[-1] < objectives[0]
+    if loss in OF_COSINES:
+        np.testing.assert_allclose(np.linalg.norm(fitted.weights_.items, axis=1), 1, atol=1e-5)
+    assert np.isfinite(fitted.score([[0, 3], [7]])).all()
 
 
 @EVERY

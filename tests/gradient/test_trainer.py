@@ -143,7 +143,7 @@ def test_early_stopping_holds_events_out(log):
     best = int(np.argmax(report.metrics)) + 1
     assert len(report.metrics) == min(40, best + 3)
     assert f"best recall@5 {max(report.metrics):.4f}, after epoch {best}" in str(report)
-    split = validation.cut(log, 0.3, 0)
+    split = validation.cut(log, 0.3, 0).split
     again = model(epochs=best).fit(split.train)
     measured = validation.measure(split, "recall@5", 1)(again.weights_)
     assert measured == pytest.approx(report.metrics[best - 1], abs=1e-12)
@@ -300,7 +300,7 @@ def test_the_key_names_what_the_bits_depend_on(log, monkeypatch):
     own = {"dtype": "float32", "threads": 1, "device": "cpu"}
 
     def key(**changed):
-        return checkpoint.key_of("x", {}, log.matrix, **own | changed)
+        return checkpoint.key_of("x", {}, log, **own | changed)
 
     keys = [key(), key(dtype="float64"), key(threads=2), key(device="cuda")]
     monkeypatch.setattr(checkpoint, "__version__", "0")

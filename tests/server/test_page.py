@@ -56,6 +56,15 @@ def far(start, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def graph(start, log, tmp_path_factory):
+    """A model whose reasons are differences."""
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    path = tmp_path_factory.mktemp("graph") / "graph.mono"
+    mg.LightGCN(rank=8, layers=1, epochs=1, batch=20_000, learning_rate=0.05).fit(log, threads=1).save(path)
+    return start(path)
+
+
+@pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -120,6 +129,19 @@ def test_search_click_and_reasons(open_page, log):
     page.get_by_role("button", name=re.compile("^Add ")).first.click()
     expect(page.locator("#history li")).to_have_count(2)
     expect(page.locator(".list ol > li").first.locator(".reasons li")).to_have_count(2)
+
+
+def test_differences_are_not_called_shares(open_page, log, graph):
+    words = "Differences, not shares: how much the score falls without the one item"
+    page = open_page({"history": items(log, 3)}, of=graph)
+    first = page.locator(".list ol > li").first
+    expect(first.locator(".reasons li").first).to_contain_text("%")
+    expect(first.get_by_text(words)).to_be_visible()
+    expect(first.get_by_text("all other items")).to_have_count(0)
+    nothing_in_the_way(page)
+    shares = open_page({"history": items(log, 3)})
+    expect(shares.locator(".list ol > li").first.locator(".reasons li").first).to_contain_text("%")
+    expect(shares.get_by_text(words)).to_have_count(0)
 
 
 def test_the_reasons_are_the_exact_shares(open_page, log, service):

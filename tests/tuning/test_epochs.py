@@ -135,6 +135,37 @@ def test_other_models_in_epochs_are_observed(log, tmp_path, name, given, monkeyp
         assert ("epochs" in row) == (row["parameters"]["solver"] != "closed_form")
 
 
+GRADIENT = {
+    "factorization": {"batch": 512},
+    "light_gcn": {"batch": 512, "layers": 1},
+    "elsa": {"batch": 50},
+    "mult_vae": {"batch": 50, "hidden": 8},
+}
+
+
+@pytest.mark.parametrize("name", GRADIENT)
+def test_gradient_trained_models_are_stopped_by_their_epochs(log, tmp_path, name, monkeypatch):
+    """A setting whose training is stopped ran so many epochs, and not one more."""
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    from monogram.gradient.trainer import Trainer
+
+    monkeypatch.setattr(tpe, "FINISHED", 1)
+    trained, epoch = [], Trainer._epoch
+    monkeypatch.setattr(Trainer, "_epoch", lambda self, *args: (trained.append(self), epoch(self, *args)))
+    path, space = tmp_path / "shop.jsonl", {name: GRADIENT[name] | {"epochs": 6, "rank": 4}}
+    found = mg.tune(log, name, study=path, **HOW | {"space": space, "budget": "12 settings"})
+    rows = lines(path, name)
+    stopped = [row for row in rows if row["stopped"]]
+    assert 0 < len(stopped) < len(rows)
+    assert all(row["note"].startswith("stopped after 4 of 6 epochs at ") for row in stopped)
+    assert all([done for done, _ in row["epochs"]] == [1, 2, 4] for row in stopped)
+    refit = 6 * (found.model.name == name)
+    assert len(trained) == 4 * len(stopped) + 6 * (len(rows) - len(stopped)) + refit
+    (trials,) = kept(path).values()
+    states = [trial.state.name for trial in trials if trial.state.name != "FAIL"]  # failed: proposed, but not tried
+    assert states == ["PRUNED" if row["stopped"] else "COMPLETE" for row in rows]
+
+
 def test_an_observer_measures_after_powers_of_two_only():
     made, observer = [], EpochObserver(lambda done, value: done == 8)
     look = observer.between(float)

@@ -31,6 +31,7 @@ COMMANDS = {
     "evaluate": "Evaluate models on a log, with confidence intervals.",
     "tune": "Find the best hyperparameters for a log, within a budget.",
     "serve": "Serve models over HTTP, with a web page.",
+    "models": "List the models, with what each needs.",
     "plan": "Show the memory and time that a fit would take, without fitting.",
     "inspect": "Show the header of a model file, without loading the model.",
     "reproduce": "Reproduce the tables of papers: published numbers beside measured ones.",

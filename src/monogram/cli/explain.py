@@ -61,7 +61,8 @@ def command(
     if as_json:
         print_json(_document(explanation))
     else:
-        print_table([_shown(row) for row in explanation.rows()])
+        number = "share" if explanation.additive else "difference"
+        print_table([_shown(row, number) for row in explanation.rows()])
         print_stderr(f"{explanation.item}: score {explanation.score:.4f}")
         if not explanation.additive:
             from monogram.ranking import DIFFERENCES
@@ -90,10 +91,10 @@ def _explained(fitted: Any, asked: Asked) -> Any:
         raise UnknownIdError(f"{error}{similar}") from error
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table; what everyone gets has no weight."""
+def _shown(row: dict[str, Any], number: str) -> dict[str, Any]:
+    """A row of the table, with the name of its last column; what everyone gets has no weight."""
     item = EVERYONE if row["item"] is None else row["item"]
-    return {"item": item, "weight": "" if row["weight"] is None else row["weight"], "share": row["share"]}
+    return {"item": item, "weight": "" if row["weight"] is None else row["weight"], number: row["share"]}
 
 
 def _document(explanation: Any) -> dict[str, Any]:

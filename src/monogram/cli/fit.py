@@ -100,6 +100,10 @@ class FitProgress:
         done = min(task.completed + amount, total)
         self._bar.update(self._tasks[stage], completed=done, done=_done(unit, done, total))
 
+    def validated(self, how: str) -> None:
+        """Print on which events the metric of early stopping is measured."""
+        print_stderr(f"early stopping is measured on {how}")
+
     def measured(self, metric: str, value: float) -> None:
         """Show a validation metric beside the bar of the epochs."""
         if self._bar is not None and "epochs" in self._tasks:

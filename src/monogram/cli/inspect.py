@@ -83,6 +83,8 @@ def _report(report: dict[str, Any]) -> Lines:
         lines.append(("device", str(report["device"])))
     if isinstance(report.get("metrics"), list) and report["metrics"]:
         lines.append((f"best {report.get('metric')}", f"{max(report['metrics']):.4f}"))
+    if report.get("validation"):
+        lines.append(("validation", str(report["validation"])))
     if report.get("note"):
         lines.append(("note", str(report["note"])))
     epochs = report.get("objectives")

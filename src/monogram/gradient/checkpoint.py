@@ -14,7 +14,7 @@ import torch
 
 from monogram import safe, store
 from monogram._version import __version__
-from monogram.engine.runtime.arrays import Csr
+from monogram.data.interactions import Interactions
 from monogram.errors import ModelFileError, StorageError, warn
 
 SECONDS = 30.0  # between checkpoints
@@ -83,14 +83,15 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
 
-def key_of(name: str, parameters: dict[str, Any], data: Csr, *, dtype: str, threads: int, device: str) -> str:
+def key_of(name: str, parameters: dict[str, Any], log: Interactions, *, dtype: str, threads: int, device: str) -> str:
     """A key of what is trained and of what its bits depend on.
 
-    It is equal for the same model with the same parameters on the same data, with the same precision, threads and
-    device, and the same versions of the library and of torch.
+    It is equal for the same model with the same parameters on the same events, times and order, with the same
+    precision, threads and device, and the same versions of the library and of torch.
     """
-    parts = [name, parameters, data.shape, dtype, threads, device, __version__, str(torch.__version__)]
+    data = log.matrix
+    parts = [name, parameters, data.shape, log.time_unit, dtype, threads, device, __version__, str(torch.__version__)]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode())
-    for array in (data.indptr, data.indices, data.data):
-        digest.update(np.ascontiguousarray(array).tobytes())
+    for array in (data.indptr, data.indices, data.data, log.times, log.last_times, log.order):
+        digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

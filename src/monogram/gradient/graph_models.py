@@ -178,5 +178,5 @@ class SimpleX(PropagatedModel):
             plain,
             batch=plain.batch + 4.0 * (size.users + size.items) * self.rank,
             products=2.0 * steps * size.events * self.rank,
-            fixed=plain.fixed + 24.0 * size.events,
+            fixed=plain.fixed + 48.0 * size.events,
         )

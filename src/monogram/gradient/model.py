@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +17,7 @@ from monogram.models.context import FitInputs, FitOptions
 from monogram.models.parameters import param
 from monogram.models.report import ReportBuilder
 from monogram.models.search_axes import Search
-from monogram.planning.gradient_costs import TrainingSize, gradient
+from monogram.planning.gradient_costs import VALIDATION, TrainingSize, gradient
 from monogram.planning.plan import Plan
 from monogram.planning.size import Size
 from monogram.weights import Weights
@@ -33,8 +34,9 @@ class GradientModel(Recommender):
 
     A subclass has a method `_training(log, context)` that returns a `Training`, and `training_cost(size)`.
 
-    With patience > 0 a share of each user's events is held out, and their metric is measured after each epoch. The
-    weights are those of the best epoch. With patience = 0 the model is trained on all events for all epochs.
+    With patience > 0 a share of each user's events is held out, the latest where the log has an order, else random
+    ones (`report_.validation`), and their metric is measured after each epoch. The weights are those of the best epoch.
+    With patience = 0 the model is trained on all events for all epochs.
 
     With `fit(…, scratch=folder)` the training is stored there after an epoch, at most every half minute; after a crash
     the same fit resumes from the file, with the same result. The autoencoders train on the weights of the events;
@@ -55,7 +57,7 @@ class GradientModel(Recommender):
         0, "epochs without a better validation metric before the training stops; 0: no validation", low=0
     )
     validation: float = param(
-        0.1, "share of each user's events held out for validation, with patience", low=0.001, high=0.9
+        0.1, "share of each user's events, the latest where known, held out for validation", low=0.001, high=0.9
     )
     metric: str = param("ndcg@20", "validation metric, with patience")
     seconds: float | None = param(None, "time after which the training stops; None: no limit", low=0.001, high=1e9)
@@ -82,6 +84,8 @@ class GradientModel(Recommender):
     def plan_size(self, size: Size, options: FitOptions) -> Plan:
         """The plan of a fit on a log of this size."""
         needs = self.training_cost(size)
+        if self.patience:
+            needs = dataclasses.replace(needs, fixed=needs.fixed + VALIDATION * size.events)
         cost = gradient(self.optimiser, size, needs, dtype=options.dtype, threads=options.threads)
         return Plan.of(size, cost, dtype=options.dtype, budget=options.budget)
 
@@ -125,9 +129,12 @@ class GradientModel(Recommender):
 
         if not self.patience:
             return log, {}
-        split = validation.cut(log, self.validation, self.seed)
-        report.metric = self.metric
-        measure = validation.measure(split, self.metric, options.threads)
+        part = validation.cut(log, self.validation, self.seed)
+        self.require_ages(part.split.histories)
+        split, report.metric, report.validation = part.split, self.metric, part.how
+        if hasattr(report.progress, "validated"):
+            report.progress.validated(part.how)
+        measure = validation.measure(split, self.metric, options.threads, self.recency_rule())
         return split.train, {"measure": measure, "training_rows": split.train.matrix}
 
     def _schedule(self) -> Any:
@@ -142,4 +149,4 @@ class GradientModel(Recommender):
             return None
         machine: dict[str, Any] = {"dtype": options.dtype, "threads": options.threads}
         machine["device"] = self._device(options.dtype)
-        return Checkpoint(options.scratch, self.name, key_of(self.name, self.params(), log.matrix, **machine))
+        return Checkpoint(options.scratch, self.name, key_of(self.name, self.params(), log, **machine))

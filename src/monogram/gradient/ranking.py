@@ -11,7 +11,7 @@ from monogram.errors import ParameterError
 from monogram.gradient.model import GradientModel
 from monogram.models.parameters import param
 from monogram.models.search_axes import RANK, Search
-from monogram.planning.gradient_costs import TrainingSize
+from monogram.planning.gradient_costs import PAIRS, TrainingSize
 from monogram.planning.size import Size
 
 if TYPE_CHECKING:
@@ -129,4 +129,5 @@ class RankingModel(GradientModel):
             flops=6.0 * size.events * (1 + sampled) * rank,
             lookups=steps * (vectors + 3 * parameters),
             epochs=self.epochs,
+            fixed=PAIRS * size.events,
         )

@@ -219,7 +219,8 @@ class Trainer:
     training : what is trained
     schedule : how long
     report : receives the record of every epoch; its progress callback may have a method `measured(metric, value)`,
-        and a method `checkpoint(path)`, which is called with the file of the checkpoint before the first epoch
+        and a method `checkpoint(path)`, which is called with the file of the checkpoint before the first epoch (and
+        `validated(how)`, which is called with how the validation part was cut)
     measure : the validation metric of weights, larger is better; None: no early stopping
     training_rows : histories of the users in the training data, for the weights of which the metric is measured
     between : called between epochs, as `FitInputs.between`; its weights are those of `serving_rows`

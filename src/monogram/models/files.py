@@ -220,25 +220,13 @@ def _report(stored: dict[str, Any]) -> Report:
         raise DataError("its report has a number of candidates that is not a whole number of at least 1")
     if not isinstance(report.seconds, dict):
         raise DataError("its report has no seconds by stage")
-    if not all(
-        isinstance(text, str) for text in (report.solver, report.dtype, report.note, report.device, report.metric)
-    ):
-        raise DataError("its report has a solver, dtype, note, device or metric that is not a text")
+    phrases = ("solver", "dtype", "note", "device", "metric", "validation")
+    if not all(isinstance(getattr(report, name), str) for name in phrases):
+        raise DataError(f"its report has a {', '.join(phrases[:-1])} or {phrases[-1]} that is not a text")
     if not isinstance(report.stopped, bool):
         raise DataError("its report does not say whether a limit of time ended the fit")
     series = (report.objectives, report.metrics, report.epoch_seconds)
-    others = {
-        "solver",
-        "dtype",
-        "seconds",
-        "objectives",
-        "note",
-        "device",
-        "metric",
-        "metrics",
-        "epoch_seconds",
-        "stopped",
-    }
+    others = (*phrases, "seconds", "objectives", "metrics", "epoch_seconds", "stopped")
     measured = [value for name, value in stored.items() if name not in others and value is not None]
     _check_numbers([*measured, *report.seconds.values(), *(value for values in series for value in values)], "report")
     return report

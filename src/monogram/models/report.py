@@ -39,6 +39,7 @@ class Report:
     deviation : of a matrix-free fit that estimates c = diag C: the largest relative standard error of an item's c
     device : of a gradient-trained fit: "cpu", "cuda" or "mps"
     metric, metrics : of a fit with early stopping: the name of the validation metric, and its value after each epoch
+    validation : of a fit with early stopping: the events on which the metric was measured, as a phrase
     epoch_seconds : seconds of each epoch of a gradient-trained fit, without those of the validation
     stopped : of a gradient-trained fit: whether its limit of time ended it
     neighbours : of a local fit: largest number of candidates of an item
@@ -74,6 +75,7 @@ class Report:
     device: str = ""
     metric: str = ""
     metrics: tuple[float, ...] = ()
+    validation: str = ""
     epoch_seconds: tuple[float, ...] = ()
     stopped: bool = False
 
@@ -116,7 +118,8 @@ class Report:
             lines.append(f"device {self.device}, {mean:.3g} s an epoch")
         if self.metrics:
             best = max(range(len(self.metrics)), key=self.metrics.__getitem__)
-            lines.append(f"best {self.metric} {self.metrics[best]:.4f}, after epoch {best + 1}")
+            held_out = f", on {self.validation}" if self.validation else ""
+            lines.append(f"best {self.metric} {self.metrics[best]:.4f}, after epoch {best + 1}{held_out}")
         if self.changes:
             updates = "update" if self.changes == 1 else "updates"
             lines.append(f"{self.changes:,} {updates} since the fit; its residual was {self.residual_at_fit or 0:.1e}")
@@ -151,6 +154,7 @@ class ReportBuilder:
     device: str = ""
     metric: str = ""
     metrics: list[float] = field(default_factory=list)
+    validation: str = ""
     epoch_seconds: list[float] = field(default_factory=list)
     stopped: bool = False
     plan: Plan | None = None
@@ -194,6 +198,7 @@ class ReportBuilder:
             device=self.device,
             metric=self.metric,
             metrics=tuple(self.metrics),
+            validation=self.validation,
             epoch_seconds=tuple(self.epoch_seconds),
             stopped=self.stopped,
         )

@@ -14,6 +14,8 @@ from monogram.planning.size import Size
 TORCH = 300_000_000  # memory of the package torch, its buffers and threads
 HEAP = 1.25  # bytes the allocator holds for each byte of the arrays of a batch: freed blocks are not always reused
 COPIES = 6  # of the parameters: values, gradients, two moments, the best so far, and the weights of the result
+VALIDATION = 64  # bytes for each event of early stopping: the parts of the split, their positions and a cut in progress
+PAIRS = 24  # bytes for each event of a training on pairs: users, items, and the keys of the unseen items
 LOOKUP_RATE = 2e8  # numbers of parameters looked up and updated a second, by one thread
 PRODUCT_RATE = 2e9  # multiply-adds of sparse matrices with vectors a second, by one thread
 

@@ -23,7 +23,8 @@ function reasons(item, names) {
     rows.push(reason({ item: "rest", share: remainder }, item.score, new Map([["rest", "all other items"]])));
   }
   const about = sums ? `Why ${titleOf(item)}` : `How much the score of ${titleOf(item)} falls without each item`;
-  return h("ul", { class: "reasons", "aria-label": about }, rows);
+  const list = h("ul", { class: "reasons", "aria-label": about }, rows);
+  return sums ? list : h("div", {}, h("p", { class: "differences" }, "Differences, not shares: how much the score falls without the one item"), list);
 }
 
 export function row(item, { names = new Map(), elsewhere = null, acts = [] } = {}) {
