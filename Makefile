@@ -64,6 +64,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/time_kernel.py
 	$(BIN)/python benchmarks/disk.py 6000 '60 MB'
 	$(BIN)/python benchmarks/cluster.py
+	$(BIN)/python benchmarks/gradient.py light_gcn mult_vae
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

@@ -281,3 +281,25 @@ def test_the_documentation_of_the_base_class_names_what_reads_weights():
     assert "autoencoders train on the weights of the events" in text
     assert "after an epoch" in text
     assert "checkpoints" in (typing.get_args(Scratch)[1].help or "")
+
+
+def test_the_unit_rows_and_their_gram_have_the_gradients_of_the_plain_formulas():
+    rows, weights = torch.randn(9, 4, dtype=torch.float64, requires_grad=True), torch.randn(9, 4, dtype=torch.float64)
+    codes = torch.randn(3, 4, dtype=torch.float64)
+    ours = linear.unit_rows(rows)
+    (first,) = torch.autograd.grad(
+        (ours * weights).sum() + (codes @ linear.symmetric_gram(ours) * codes).sum().sin(), rows
+    )
+    plain = torch.nn.functional.normalize(rows)
+    (second,) = torch.autograd.grad((plain * weights).sum() + (codes @ (plain.T @ plain) * codes).sum().sin(), rows)
+    torch.testing.assert_close(ours, plain)
+    torch.testing.assert_close(first, second)
+
+
+def test_an_update_in_parts_has_the_numbers_of_one_update(world, monkeypatch):
+    log, fitted = mg.Interactions.from_csr(world), []
+    for part in (10**9, 20):
+        monkeypatch.setattr(linear, "PART", part)
+        fitted.append(mg.ELSA(rank=4, epochs=3, batch=16, learning_rate=0.01).fit(log).weights_.tensors())
+    for name, tensor in fitted[0].items():
+        np.testing.assert_array_equal(tensor, fitted[1][name])

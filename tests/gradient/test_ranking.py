@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 from monogram.engine.iterative.rg2_encoded import EncodedPoint, identity  # noqa: E402
 from monogram.gradient import losses  # noqa: E402
 from monogram.gradient.encoders import FactorEncoder, GraphEncoder  # noqa: E402
-from monogram.gradient.graph import Graph, Smoothing  # noqa: E402
+from monogram.gradient.graph import Graph, Smoothing, rows_of  # noqa: E402
 from monogram.gradient.negatives import Proposal  # noqa: E402
 from monogram.gradient.newton import Rg2Training  # noqa: E402
 from monogram.gradient.pairs import ListTraining, LossSettings, PairTraining  # noqa: E402
@@ -72,10 +72,22 @@ def test_threads_change_no_bit_of_a_product(log):
     assert all(torch.equal(left, right) for left, right in zip(one, two, strict=True))
 
 
-def test_the_kernel_multiplies_as_torch_does(log):
-    graph, pair = Graph(log.matrix), (torch.randn(60, 5), torch.randn(25, 5))
-    dense = torch.from_numpy(graph.links.matrix.toarray()).float()
-    torch.testing.assert_close(graph.step(*pair), (dense @ pair[1], dense.T @ pair[0]))
+@pytest.mark.parametrize("width", [5, 64, 128])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kernel_multiplies_as_torch_does(log, width, dtype):
+    links, users, items = Graph(log.matrix).links, *(torch.randn(n, width, dtype=dtype) for n in (60, 25))
+    dense = torch.from_numpy(links.matrix.toarray()).to(dtype)
+    torch.testing.assert_close(links.times(items), dense @ items)
+    torch.testing.assert_close(links.times(items, users), users + dense @ items)
+    torch.testing.assert_close(links.transpose_times(users, items), items + dense.T @ users)
+
+
+def test_sparse_gradients_of_rows_are_smoothed_as_dense_ones(log):
+    graph, index = Graph(log.matrix), torch.tensor([3, 5, 3])
+    pair = [torch.randn(n, 4, requires_grad=True) for n in (60, 25)]
+    users, items = Smoothing.apply(*pair, graph, 2)
+    first = torch.autograd.grad((rows_of(users, index) * rows_of(items, index)).square().sum(), pair, retain_graph=True)
+    torch.testing.assert_close(first, torch.autograd.grad((users[index] * items[index]).square().sum(), pair))
 
 
 def test_a_new_user_has_the_vector_of_one_propagation(log):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from monogram.engine.runtime.arrays import Csr, Float
-from monogram.gradient.graph import Graph, Smoothing
+from monogram.gradient.graph import Graph, Smoothing, rows_of
 from monogram.gradient.trainer import Context
 from monogram.weights import TrainedFoldIn, TrainedSum, Weights
 
@@ -129,11 +129,17 @@ class GraphEncoder(FactorEncoder):
 
     def users(self, index: Tensor) -> Tensor:
         """Propagated vectors of users."""
-        return functional.embedding(index, self._vectors[0])
+        return rows_of(self._vectors[0], index) if self.layers else super().users(index)
 
     def items(self, index: Tensor | None = None) -> Tensor:
         """Propagated vectors of items."""
-        return self._vectors[1] if index is None else functional.embedding(index, self._vectors[1])
+        if index is None or not self.layers:
+            return super().items(index) if not self.layers else self._vectors[1]
+        return rows_of(self._vectors[1], index)
+
+    def squares(self, side: str, index: Tensor) -> Tensor:
+        """The squared norms of rows of the parameters."""
+        return rows_of(self.parameters[side], index).square().sum() if self.layers else super().squares(side, index)
 
     def weights(self, training: Csr, cosine: bool) -> Weights:
         """Propagated vectors; another history has the vector that one propagation from the item vectors gives.

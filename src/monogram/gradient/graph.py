@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
 
-from monogram.engine.gram.operators import multiply
+from monogram.engine.gram.propagate import multiply_add
 from monogram.engine.runtime.arrays import Csr, Float64
+from monogram.engine.runtime.simd import LANES
 
 
 class Links:
@@ -33,15 +35,15 @@ class Links:
         product: torch.Tensor = LinksProduct.apply(block, self)
         return product
 
-    def times(self, block: torch.Tensor) -> torch.Tensor:
-        """The product with vectors, without a gradient."""
+    def times(self, block: torch.Tensor, base: torch.Tensor | None = None) -> torch.Tensor:
+        """The product with vectors, plus `base`, without a gradient."""
         self._convert(block)
-        return self._times(self.matrix, block)
+        return self._times(self.matrix, block, base)
 
-    def transpose_times(self, block: torch.Tensor) -> torch.Tensor:
-        """The product of the transpose, without a gradient."""
+    def transpose_times(self, block: torch.Tensor, base: torch.Tensor | None = None) -> torch.Tensor:
+        """The product of the transpose, plus `base`, without a gradient."""
         self._convert(block)
-        return self._times(self.transposed, block)
+        return self._times(self.transposed, block, base)
 
     def _convert(self, block: torch.Tensor) -> None:
         """Make the matrix and its transpose, in the precision of a block, for all products."""
@@ -53,10 +55,11 @@ class Links:
         if self.device != "cpu":
             self.matrix, self.transposed = (_on(self.device, part) for part in (self.matrix, self.transposed))
 
-    def _times(self, matrix: Any, block: torch.Tensor) -> torch.Tensor:
+    def _times(self, matrix: Any, block: torch.Tensor, base: torch.Tensor | None) -> torch.Tensor:
         if self.device == "cpu":
-            return torch.from_numpy(multiply(matrix, block.detach().numpy(), self.threads))
-        return matrix @ block
+            added = None if base is None else base.detach().numpy()
+            return torch.from_numpy(multiply_add(matrix, block.detach().numpy(), added, self.threads))
+        return matrix @ block if base is None else base + matrix @ block
 
 
 class LinksProduct(torch.autograd.Function):  # type: ignore[misc]
@@ -86,16 +89,11 @@ class Graph:
         weighted = Csr((edge_weights(matrix), matrix.indices, matrix.indptr), shape=matrix.shape)
         self.links = Links(weighted, device=device, threads=threads)
 
-    def step(self, users: torch.Tensor, items: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Â times the vectors of users and items."""
-        return self.links.times(items), self.links.transpose_times(users)
-
     def smooth(self, users: torch.Tensor, items: torch.Tensor, layers: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The mean of Â⁰x, …, Âᴸx, by Horner's rule."""
         sums = users, items
         for _ in range(layers):
-            step = self.step(*sums)
-            sums = users + step[0], items + step[1]
+            sums = self.links.times(sums[1], users), self.links.transpose_times(sums[0], items)
         return sums[0] / (layers + 1), sums[1] / (layers + 1)
 
 
@@ -110,14 +108,20 @@ class Smoothing(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, users: Any, items: Any) -> Any:
-        """The smoothed gradients."""
-        return *ctx.graph.smooth(users.contiguous(), items.contiguous(), ctx.layers), None, None
+        """The smoothed gradients; those of `rows_of` are sparse."""
+        users, items = (part.to_dense() if part.is_sparse else part.contiguous() for part in (users, items))
+        return *ctx.graph.smooth(users, items, ctx.layers), None, None
+
+
+def rows_of(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Rows of a table that is smoothed, or the result of it: on the CPU no gradient in them fills a whole table."""
+    return functional.embedding(index, table, sparse=table.device.type == "cpu")
 
 
 def compile_products(dtype: str) -> None:
-    """Compile the kernel of the products on the CPU."""
-    block = np.ones((1, 1), dtype)
-    multiply(Csr(block), block)
+    """Compile the kernels of the products on the CPU."""
+    for width in (1, LANES):
+        multiply_add(Csr(np.ones((1, 1), dtype)), np.ones((1, width), dtype))
 
 
 def without_edges(matrix: Csr, share: float) -> Csr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from monogram.gradient.rows import RowBatches, Rows, kept
 from monogram.gradient.trainer import BatchTraining, Context
 from monogram.weights import Factors, HollowFactors, Weights
 
+PART = 1 << 17  # numbers that the optimiser updates at a time
 SMALLEST = 1e-12  # squared norm of a row of scores, by which a loss divides
 
 
@@ -92,8 +94,25 @@ class UnitTraining(BatchTraining):
         self.parameters = {"items": context.random(n, rank, scale=(2 / (n + rank)) ** 0.5)}
 
     def optimiser(self) -> torch.optim.Optimizer:
-        """Adam with Nesterov momentum, as in the authors' program."""
-        return torch.optim.NAdam(list(self.parameters.values()), lr=self.learning_rate)
+        """Adam with Nesterov momentum, as in the authors' program, with the numbers of an update without parts.
+
+        It updates part by part, each of which stays in the cache, on one thread: that takes a third of the time.
+        """
+        items, threads = self.parameters["items"], torch.get_num_threads()
+        size = max(1, PART // items.shape[1])
+        parts = [part.requires_grad_(True) for part in items.detach().split(size)]
+
+        def before(*_: Any) -> None:
+            torch.set_num_threads(1)
+            assert items.grad is not None
+            for part, gradient in zip(parts, items.grad.split(size), strict=True):
+                part.grad = gradient
+            items.grad = None
+
+        optimiser = torch.optim.NAdam(parts, lr=self.learning_rate)
+        optimiser.register_step_pre_hook(before)
+        optimiser.register_step_post_hook(lambda *_: torch.set_num_threads(threads))
+        return optimiser
 
     def batches(self) -> Iterator[Rows]:
         """All rows with entries, in a random order."""
@@ -101,17 +120,30 @@ class UnitTraining(BatchTraining):
 
     def loss(self, batch: Rows) -> torch.Tensor:
         """The mean of ‖x/‖x‖ − s/‖s‖‖² = 2 − 2·cos(x, s); with y = xA, x·s = ‖y‖² − ‖x‖²."""
-        items = functional.normalize(self.parameters["items"])
+        items = unit_rows(self.parameters["items"])
         values = batch.normalised()
         codes = batch.times(items, values)
         own = codes.square().sum(1)
-        lengths = (codes @ (items.T @ items) * codes).sum(1) - 2 * own + 1
+        lengths = (codes @ symmetric_gram(items) * codes).sum(1) - 2 * own + 1
         return (2 - 2 * (own - 1) / lengths.clamp_min(SMALLEST).sqrt()).mean()
 
     def weights(self, training: Csr) -> Weights:
         """A, with rows of length 1."""
         items = functional.normalize(self.parameters["items"].detach())
         return HollowFactors(items.cpu().numpy())
+
+
+def unit_rows(matrix: torch.Tensor) -> torch.Tensor:
+    """Rows divided by their norm: `functional.normalize`, in fewer passes over the memory."""
+    ones = torch.ones(len(matrix), 1, dtype=matrix.dtype, device=matrix.device)
+    rows: torch.Tensor = torch._weight_norm(matrix, ones, 0)
+    return rows
+
+
+def symmetric_gram(rows: torch.Tensor) -> torch.Tensor:
+    """RᵀR, for a loss whose gradient in RᵀR is symmetric: one product in the backward pass in place of two."""
+    half = rows.T @ rows.detach()
+    return 2 * half - half.detach()
 
 
 def squares(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

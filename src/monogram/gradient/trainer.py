@@ -153,7 +153,8 @@ class BatchTraining(Training):
     def restore(self, state: dict[str, torch.Tensor]) -> None:
         """Set the state of the optimiser, whose tensors keep their types: `load_state_dict` would convert some."""
         assert self._optimiser is not None, "prepare comes first"
-        for number, tensor in enumerate(self.parameters.values()):
+        tensors = [tensor for group in self._optimiser.param_groups for tensor in group["params"]]
+        for number, tensor in enumerate(tensors):
             stored = {name: state.get(f"{number}.{name}") for name in self._optimiser.state[tensor]}
             for name, value in stored.items():
                 if value is None:  # the parameter never had a gradient
