@@ -20,10 +20,12 @@ torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from monogram.engine.iterative.rg2_encoded import EncodedPoint, identity  # noqa: E402
 from monogram.gradient import losses  # noqa: E402
-from monogram.gradient.encoders import FactorEncoder, GraphEncoder  # noqa: E402
+from monogram.gradient import pairs as pairs_module  # noqa: E402
+from monogram.gradient.encoders import FactorEncoder, GraphEncoder, TableEncoder  # noqa: E402
 from monogram.gradient.graph import Graph, Smoothing, rows_of  # noqa: E402
 from monogram.gradient.negatives import Proposal  # noqa: E402
 from monogram.gradient.newton import Rg2Training  # noqa: E402
+from monogram.gradient.pair_scores import pair_scores, squared_norms  # noqa: E402
 from monogram.gradient.pairs import ListTraining, LossSettings, PairTraining  # noqa: E402
 from monogram.gradient.ranking import ALL_ITEMS, LOSSES, OF_COSINES, SAMPLED  # noqa: E402
 from monogram.gradient.trainer import Context  # noqa: E402
@@ -80,6 +82,29 @@ def test_the_kernel_multiplies_as_torch_does(log, width, dtype):
     torch.testing.assert_close(links.times(items), dense @ items)
     torch.testing.assert_close(links.times(items, users), users + dense @ items)
     torch.testing.assert_close(links.transpose_times(users, items), items + dense.T @ users)
+
+
+def test_scores_and_norms_by_tables_have_their_gradients():
+    users, items = (torch.randn(n, 3, dtype=torch.float64, requires_grad=True) for n in (6, 4))
+    pairs = torch.tensor([0, 5, 5, 2]), torch.tensor([3, 0, 0, 1])
+    torch.testing.assert_close(pair_scores(users, items, pairs, 2), (users[pairs[0]] * items[pairs[1]]).sum(1))
+    assert torch.autograd.gradcheck(lambda x, y: pair_scores(x, y, pairs, 2), (users, items))
+    norms = squared_norms(users, pairs[0], 1)
+    torch.testing.assert_close(norms, users[pairs[0]].square().sum(1))
+    norms.sum().backward()
+    torch.testing.assert_close(users.grad, 2 * torch.tensor([[1], [0], [1], [0], [0], [2]]) * users.detach())
+
+
+@pytest.mark.parametrize("loss", ["bpr", "bce"])
+def test_a_large_batch_has_the_loss_and_gradients_of_a_small_one(log, monkeypatch, loss):
+    context, settings = CONTEXT, LossSettings(name=loss, batch=50, negatives=3, l2=0.1)
+    training = PairTraining(log.matrix, context, TableEncoder(log.matrix, context, 5), settings)
+    batch, results = next(training.batches()), []
+    for many in (1, 10**9):
+        monkeypatch.setattr(pairs_module, "MANY", many)
+        value = training.loss(batch)
+        results.append((value, *torch.autograd.grad(value, list(training.parameters.values()))))
+    torch.testing.assert_close(*results)
 
 
 def test_sparse_gradients_of_rows_are_smoothed_as_dense_ones(log):

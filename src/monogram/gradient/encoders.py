@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from monogram.engine.runtime.arrays import Csr, Float
 from monogram.gradient.graph import Graph, Smoothing, rows_of
+from monogram.gradient.pair_scores import pair_scores, squared_norms
 from monogram.gradient.trainer import Context
 from monogram.weights import TrainedFoldIn, TrainedSum, Weights
 
@@ -105,6 +106,20 @@ class FactorEncoder(Encoder):
         """Trained factors; other histories are folded in by ridge regression."""
         users, items = (as_array(self.parameters[name], cosine) for name in ("users", "items"))
         return TrainedFoldIn.of(users, items, training, self.context.threads)
+
+
+class TableEncoder(FactorEncoder):
+    """`FactorEncoder` for large batches on the CPU: scores of pairs from the tables, without arrays of pairs × rank."""
+
+    def scores(self, users: Tensor, items: Tensor) -> Tensor:
+        """The products of the vectors of pairs."""
+        return pair_scores(self.parameters["users"], self.parameters["items"], (users, items), self.context.threads)
+
+    def squares(self, side: str, index: Tensor) -> Tensor:
+        """The squared norms of rows of the parameters."""
+        if self._rows or self.context.device != "cpu":
+            return super().squares(side, index)
+        return squared_norms(self.parameters[side], index.flatten(), self.context.threads).sum()
 
 
 class GraphEncoder(FactorEncoder):

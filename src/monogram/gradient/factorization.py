@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from monogram.engine.runtime.arrays import Csr
 from monogram.gradient.ranking import RankingModel
+from monogram.models.context import FitOptions
 
 if TYPE_CHECKING:
     from monogram.gradient.encoders import Encoder
@@ -35,7 +36,13 @@ class Factorization(RankingModel):
 
     name: ClassVar[str] = "factorization"
 
-    def _encoder(self, matrix: Csr, context: Context) -> Encoder:
-        from monogram.gradient.encoders import FactorEncoder
+    def _warm(self, options: FitOptions) -> None:
+        super()._warm(options)
+        from monogram.gradient.pair_scores import compile_pairs
 
-        return FactorEncoder(matrix, context, self.rank)
+        compile_pairs(options.dtype)
+
+    def _encoder(self, matrix: Csr, context: Context) -> Encoder:
+        from monogram.gradient.encoders import TableEncoder
+
+        return TableEncoder(matrix, context, self.rank)

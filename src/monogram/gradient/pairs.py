@@ -12,10 +12,12 @@ from torch.nn import functional
 
 from monogram.engine.runtime.arrays import Csr
 from monogram.gradient import losses
-from monogram.gradient.encoders import Encoder
+from monogram.gradient.encoders import Encoder, TableEncoder
 from monogram.gradient.negatives import Proposal, UnseenItems
 from monogram.gradient.trainer import BatchTraining, Context
 from monogram.weights import Weights
+
+MANY = 1 << 14  # pairs in a batch, from which on products by tables take less time than rows of each pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +126,8 @@ class PairTraining(RankingTraining):
         """All events in a random order: users, items, and other items, in a row for each pair or one row for all."""
         self.encoder.start_epoch()
         for events in torch.randperm(len(self._users)).split(self.settings.batch):
+            if len(events) >= MANY:  # the same batch, in which the pairs of a user follow each other
+                events = torch.from_numpy(np.sort(events.numpy()))
             users, items = self._users[events], self._items[events]
             number = self.settings.negatives
             others = self._proposal.draw(number)[None] if self._shared else self._unseen.draw(users, number)
@@ -134,10 +138,19 @@ class PairTraining(RankingTraining):
         """The mean loss of the pairs, and the penalty."""
         users, items, others = batch
         self.encoder.forward()
-        chosen, sampled = self._of_items(items, others)
-        scored = ScoredPairs(users, items, others, self.queries(users), chosen, sampled)
         few = self._shared or others.shape[1] == 1
-        return self.with_penalty(self._value(scored), users, items, others if few else others[:, 0])
+        return self.with_penalty(self._mean(users, items, others), users, items, others if few else others[:, 0])
+
+    def _mean(self, users: Tensor, items: Tensor, others: Tensor) -> Tensor:
+        """The mean loss of the pairs."""
+        settings, encoder = self.settings, self.encoder
+        plain = settings.name in ("bpr", "bce") and not settings.cosine and self.context.device == "cpu"
+        if plain and len(users) >= MANY and isinstance(encoder, TableEncoder):
+            pairs = torch.cat([users, users.repeat_interleave(others.shape[1])]), torch.cat([items, others.flatten()])
+            positive, negative = (encoder.scores(*pairs) / settings.temperature).tensor_split((len(users),))
+            return getattr(losses, settings.name)(positive, negative.view(others.shape))
+        chosen, sampled = self._of_items(items, others)
+        return self._value(ScoredPairs(users, items, others, self.queries(users), chosen, sampled))
 
     def _of_items(self, *indices: Tensor) -> list[Tensor]:
         """The scaled vectors of items. Where there are more than items, each item is divided by its norm once."""
