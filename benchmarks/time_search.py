@@ -31,7 +31,7 @@ from monogram.weights.two_step import own_scores
 THREADS = parallel.count(None)
 NAMES = (
     "l2", "dropout", "user_power", "relax", "b", "decay", "floor", "recency", "second", "low_pass", "low_pass_power",
-    "rank", "item_power", "trend", "trend_half_life", "repeat", "alpha", "position_decay",
+    "rank", "item_power", "trend", "trend_half_life", "repeat", "alpha", "position_decay", "half_life",
 )  # fmt: skip
 DIRECTIONS = 512  # of the low-pass filter, at most
 Setting = dict[str, Any]

@@ -105,8 +105,9 @@ def _given(row: Row) -> Setting:
 
 
 def _uses_order(setting: Setting) -> bool:
-    names = {"popularity": ("trend_half_life",), "slist": ("model",)}
-    return any(setting[name] for name in names.get(setting["model"], ("decay", "recency", "trend")))
+    if setting["model"] == "popularity":
+        return bool(setting["trend_half_life"])
+    return setting["model"] == "slist" or any(setting[name] for name in ("decay", "recency", "trend"))
 
 
 def _rounded(*values: float) -> list[float]:
@@ -137,6 +138,7 @@ def _model(setting: Setting, ages: str) -> mg.Recommender:
     if setting["model"] == "popularity":
         return mg.Popularity(half_life=half_life)
     setting = setting | {"trend_half_life": half_life if setting["trend"] else None}
+    setting["half_life"] = f"{setting['half_life']} events" if setting["half_life"] else None
     kind = next(each for each in MODELS if each.name == setting["model"])
     known = kind.__dataclass_fields__
     ignored = {name for name in shown(setting) if name not in known} - {"model", "rank"}
@@ -226,17 +228,14 @@ def main() -> None:
 def study(data: Set, found: dict[str, Any], given: argparse.Namespace) -> None:
     """Add the rows that are asked for and that the file lacks."""
     print(data.name, flush=True)
-
     entry = found.setdefault(data.name, {"about": data.about, "metrics": data.metrics, "rows": []})
     rows = Rows(data, entry["rows"], functools.partial(write, found, given.numbers))
-    asked = [
-        row for row in data.rows if (row.name in given.rows.split(";") if given.rows else given.exact or not row.exact)
-    ]
-    asked = [row for row in asked if "test" not in rows.stored.get(row.name, {})]
-    for row in asked:
+    names = given.rows.split(";") if given.rows else [row.name for row in data.rows if given.exact or not row.exact]
+    wanted = [row for row in data.rows if row.name in names and "test" not in rows.stored.get(row.name, {})]
+    for row in wanted:
         rows.choose(row)
     rows.__dict__.pop("part", None)  # its memory
-    for row in () if given.search_only else asked:
+    for row in () if given.search_only else wanted:
         rows.test(row)
 
 
