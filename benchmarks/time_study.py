@@ -177,7 +177,10 @@ def report(found: dict[str, Any], made_by: str) -> list[Block]:
         Text(made_by, code=True),
         Text(about),
     ]
-    for name, data in ((name, found[name]) for name in SETS if name in found):
+    for name in SETS:
+        data = found.get(name, {"rows": []})
+        if not any("test" in row for row in data["rows"]):
+            continue
         chosen_by = data["metrics"][-1]
         headers = ["model", "uses order", "chosen by", "setting", f"{chosen_by}, validation", *data["metrics"]]
         headers += [f"{chosen_by}, gain on the first row", "fit, seconds", "peak", "ms a list"]
