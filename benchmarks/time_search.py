@@ -6,7 +6,6 @@ and of two steps, which are kept for the last fit.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ import scipy.sparse as sp
 import monogram as mg
 from monogram.data.splits import Split
 from monogram.engine.gram import user_weights
+from monogram.engine.runtime import parallel
 from monogram.engine.topk.best import Best, Eligible, heads_by_scores
 from monogram.engine.topk.two_steps import two_steps
 from monogram.evaluation import metrics
@@ -25,17 +25,17 @@ from monogram.models.inverse import item_counts
 from monogram.models.trend import item_factors
 from monogram.models.two_step import directions
 from monogram.ranking import Recency
-from monogram.reproduce.cache import Cache
 from monogram.weights.projection import Projection
 from monogram.weights.two_step import own_scores
 
-THREADS = 2
+THREADS = parallel.count(None)
 NAMES = (
     "l2", "dropout", "user_power", "relax", "b", "decay", "floor", "recency", "second", "low_pass", "low_pass_power",
-    "rank", "item_power", "trend", "trend_half_life", "repeat",
+    "rank", "item_power", "trend", "trend_half_life", "repeat", "alpha", "position_decay", "half_life",
 )  # fmt: skip
 DIRECTIONS = 512  # of the low-pass filter, at most
 Setting = dict[str, Any]
+ZERO: Setting = dict.fromkeys(NAMES, 0.0) | {"rank": 256}  # what a setting does not name
 OF_FIT = ("l2", "dropout", "user_power", "decay", "floor")
 OF_HEAD: dict[str, Any] = {"relax": mg.RDLAE, "b": mg.DEQL}
 
@@ -56,9 +56,9 @@ class Axis:
 class Part:
     """A split on which settings are measured, by local regressions with some number of candidates."""
 
-    def __init__(self, name: str, split: Split, names: tuple[str, ...], neighbours: int, ages: str) -> None:
-        self.name, self.split, self.metrics, self.ages = name, split, tuple(map(metrics.parse, names)), ages
-        self.neighbours, self.fits = neighbours, 0
+    def __init__(self, split: Split, names: tuple[str, ...], neighbours: int, ages: str) -> None:
+        self.split, self.metrics, self.ages = split, tuple(map(metrics.parse, names)), ages
+        self.neighbours = neighbours
         self.counts = item_counts(split.train.matrix)
         self._model: tuple[Any, Any] = None, None
         self._steps: dict[Any, Any] = {}
@@ -137,7 +137,6 @@ class Part:
             self._steps.clear()
             model = mg.Tempered(**fit)
             self._model = fit, model.fit(self.split.train, solver="local", neighbours=self.neighbours)
-            self.fits += 1
         model = self._model[1]
         for name, value in head.items():
             parameters = {each: fit[each] for each in ("l2", "dropout", "decay", "floor")}
@@ -182,9 +181,7 @@ def neighbour_scores(log: Any, counts: Any, power: float, rows: Any) -> Any:
     return np.asarray(((scaled @ balanced.T) @ balanced).toarray() * powers, np.float32)
 
 
-def climb(
-    part: Part, cache: Cache, axes: tuple[Axis, ...], start: Setting, choosing: int, thorough: bool
-) -> tuple[Setting, float]:
+def climb(part: Part, axes: tuple[Axis, ...], start: Setting, choosing: int, thorough: bool) -> tuple[Setting, float]:
     """The best setting that is found from a start, and its value on the validation part.
 
     One axis after the other, the next value on either side is tried while it gains. A thorough search tries the free
@@ -192,47 +189,34 @@ def climb(
     """
     free = tuple(axis for axis in axes if not axis.of_fit)
     alone = free if thorough else ()
-    best, value = _free(part, cache, start, free, choosing)
+    best, value = _free(part, start, free, choosing)
     for axis in (each for each in axes if each.of_fit):
         for side in (-1, 1):
-            while True:
-                following = _next(axis, best[axis.name], side)
-                if following is None:
-                    break
-                tried, gained = _free(part, cache, best | {axis.name: following}, alone, choosing)
+            while (following := _next(axis, best[axis.name], side)) is not None:
+                tried, gained = _free(part, best | {axis.name: following}, alone, choosing)
                 if gained <= value:
                     break
                 best, value = tried, gained
-                print(f"  {value:.4f} {text(best)}", flush=True)
-    return (best, value) if thorough else _free(part, cache, best, free, choosing)
+                print(f"    {value:.4f} {text(best)}", flush=True)
+    return (best, value) if thorough else _free(part, best, free, choosing)
 
 
-def _free(part: Part, cache: Cache, setting: Setting, free: tuple[Axis, ...], choosing: int) -> tuple[Setting, float]:
+def _free(part: Part, best: Setting, free: tuple[Axis, ...], choosing: int) -> tuple[Setting, float]:
     """The best free parameters near those of a setting, from one fit."""
-    source = {
-        "study": "time", "data": part.name, "events": part.split.train.n_events, "asked": part.split.targets.n_users,
-        "metric": str(part.metrics[choosing]), "setting": setting, "neighbours": part.neighbours,
-        "free": {axis.name: list(axis.values) for axis in free},
-    }  # fmt: skip
-    kept = cache.get(source)
-    if kept is not None:
-        return kept["best"], kept["value"]
-    best, value = setting, float(part.values([setting])[0][:, choosing].mean())
+    value = float(part.values([best])[0][:, choosing].mean())
     for axis in free:
         if axis.name in ("low_pass_power", "rank") and not best["low_pass"] and best["model"] != "filter":
             continue
         if axis.name == "trend_half_life" and not best["trend"] and best["model"] != "popularity":
             continue
         for side in (-1, 1):
-            with contextlib.suppress(StopIteration):
-                while (following := _next(axis, best[axis.name], side)) is not None:
-                    tried = best | {axis.name: following}
-                    gained = float(part.values([tried])[0][:, choosing].mean())
-                    if gained <= value:
-                        break
-                    best, value = tried, gained
-    cache.put(source, {"best": best, "value": value})
-    return best, value
+            while (following := _next(axis, best[axis.name], side)) is not None:
+                tried = best | {axis.name: following}
+                gained = float(part.values([tried])[0][:, choosing].mean())
+                if gained <= value:
+                    break
+                best, value = tried, gained
+    return best, round(value, 6)
 
 
 def _next(axis: Axis, value: float, side: int) -> float | None:
@@ -241,13 +225,14 @@ def _next(axis: Axis, value: float, side: int) -> float | None:
     return min(beyond, key=lambda each: abs(each - value)) if beyond else None
 
 
+def shown(setting: Setting) -> Setting:
+    """The model of a setting, and its parameters that are not 0 and have an effect."""
+    hidden = () if setting.get("low_pass") else ("rank", "low_pass_power")
+    if not setting.get("trend") and setting["model"] != "popularity":
+        hidden += ("trend_half_life",)
+    return {name: setting[name] for name in ("model", *NAMES) if setting.get(name) and name not in hidden}
+
+
 def text(setting: Setting) -> str:
-    """The parameters of a setting that are not 0."""
-    if setting["model"] == "popularity":
-        return f"half_life {setting['trend_half_life']:g}" if setting["trend_half_life"] else ""
-    hidden = () if setting["low_pass"] else ("rank", "low_pass_power")
-    hidden += () if setting["trend"] else ("trend_half_life",)
-    if setting["model"] == "filter":
-        hidden += ("l2", "dropout", "user_power", "second")
-    names = (name for name in NAMES if setting.get(name) and name not in hidden)
-    return ", ".join(f"{name} {setting[name]:g}" for name in names)
+    """The parameters of a setting that are not 0, in words."""
+    return ", ".join(f"{name} {value:g}" for name, value in shown(setting).items() if name != "model")
