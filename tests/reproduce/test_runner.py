@@ -151,14 +151,14 @@ def test_derived_settings_depend_on_the_data(paper, folder, tmp_path, monkeypatc
         return {"rank": settings["rank"], "l2": float(log.n_users)}
 
     calls = []
-    row = Row(name="LRR", model="lrr", settings={"gowalla": {"rank": 3}}, derive=derive)
+    row = Row(name="LRR", model="lrr", settings={"gowalla": {"rank": 3, "scale": 1.0}}, derive=derive)
     derived = replace(
         paper, tables=(PaperTable(name="t", title="t", metrics=("ndcg@5",), data=("gowalla",), rows=(row,)),)
     )
     (cell,) = Runner(folder, Cache(tmp_path / "c"), choose=lambda *_: 1 / 0).run(derived)
     split = mg.splits.lightgcn(folder / "gowalla.npz")
     assert cell.value == pytest.approx(mg.evaluate(mg.LRR(rank=3, l2=40.0), split, ["ndcg@5"]).rows()[0]["value"])
-    assert cell.settings == {"rank": 3}
+    assert cell.settings == {"rank": 3, "scale": 1.0}, "settings that the model does not have"
     assert Runner(folder, Cache(tmp_path / "c")).run(derived) == [cell]
     assert calls == [40], "a cached result needs no data"
 

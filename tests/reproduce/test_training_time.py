@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import monogram as mg
+from monogram.errors import NumericalError
 from monogram.evaluation.metrics import parse
 from monogram.reproduce import runner as runner_
 from monogram.reproduce import training_time
@@ -39,13 +41,13 @@ def split(folder):
 
 
 def test_the_time_is_shared_by_the_fits_that_are_left():
-    time = training_time.TrainingTime(total=100.0, fits=4)
-    assert time.share() == 25
-    time.used(10.0)
-    assert time.share() == 30
+    left = training_time.TrainingTime(total=100.0, fits=4)
+    assert left.share() == 25
+    left.spend(10.0)
+    assert left.share() == 30
     for _ in range(3):
-        time.used(40.0)
-    assert time.share() == 1, "a fit that comes when the time is over still has a second"
+        left.spend(40.0)
+    assert left.share() == 1, "a fit that comes when the time is over still has a second"
 
 
 def test_a_row_has_its_epochs_and_the_value_of_its_fit(paper, folder, split, tmp_path):
@@ -57,8 +59,8 @@ def test_a_row_has_its_epochs_and_the_value_of_its_fit(paper, folder, split, tmp
 def test_a_row_that_the_budget_stops_says_so_and_is_fitted_again_with_a_larger_one(
     paper, folder, tmp_path, monkeypatch
 ):
-    endless, cache = replace(paper, tables=(table(row(epochs=1_000_000), row("short")),)), Cache(tmp_path / "c")
-    Runner(folder, cache).run(replace(paper, tables=(table(row("short")),)))
+    endless, cache = replace(paper, tables=(table(row(epochs=1_000_000), row("short", l2=0.5)),)), Cache(tmp_path / "c")
+    Runner(folder, cache).run(replace(paper, tables=(table(row("short", l2=0.5)),)))
     stopped, short = Runner(folder, cache, training=1.0).run(endless)
     assert stopped.stopped
     assert 1 <= stopped.epochs < 1_000_000
@@ -70,9 +72,13 @@ def test_a_row_that_the_budget_stops_says_so_and_is_fitted_again_with_a_larger_o
     )
     assert Runner(folder, cache, training=1.0).run(endless) == [stopped, short]
     assert not fits, "the same budget changes nothing"
-    longer, _ = Runner(folder, cache, training=1.5).run(endless)
-    assert [(model.epochs, model.seconds) for (model,) in fits] == [(1_000_000, 1.5)], "not the row that was whole"
+    longer, _ = Runner(folder, cache, training=3.0).run(endless)
+    assert [(model.epochs, model.seconds) for (model,) in fits] == [(1_000_000, 3.0)], "not the row that was whole"
     assert longer.stopped
+    alone = replace(paper, tables=(table(row(epochs=1_000_000)),))
+    assert Runner(folder, cache, training=1.4).run(alone) == [longer], "a lower share keeps the better result"
+    Runner(folder, cache, training=1.6).run(alone)
+    assert fits[1][0].seconds == 1.6, "a larger share than one of two in three seconds"
 
 
 def test_a_mean_over_seeds_has_a_deviation(paper, folder, split, tmp_path):
@@ -104,3 +110,37 @@ def test_points_beyond_the_end_of_a_stopped_fit_are_its_end(split, monkeypatch):
     found = [(len(each.epoch_seconds), each.seconds["epochs"], each.stopped) for each, _ in curve]
     assert found == [(2, 3.0, False), (3, 7.0, True), (3, 7.0, True)]
     assert curve[-1][1] == "last"
+
+
+def test_a_training_that_is_cut_inside_its_last_epoch_is_stopped(split):
+    short = mg.Factorization(**SETTINGS | {"epochs": 1, "batch": 1, "seconds": 0.001}).fit(split.train)
+    assert short.report_.stopped
+    assert "stopped by the budget" in short.report_.note
+
+
+def test_time_between_epochs_is_not_training_time(split):
+    models = [mg.Factorization(**SETTINGS | {"epochs": epochs, "seconds": 60.0}) for epochs in (1, 2)]
+    real, slept = training_time.measure_weights, []
+
+    def slow(*arguments):
+        slept.append(time.sleep(1.5))
+        return real(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_time, "measure_weights", slow)
+        (_, _), (report, _) = training_time.measure_curve(models, split, (METRIC,), {})
+    assert slept
+    assert report.seconds["epochs"] < 1.5
+
+
+def test_a_seed_that_fails_is_named(paper, folder, tmp_path, monkeypatch):
+    real = training_time.measure_curve
+
+    def fail(models, *more):
+        if models[0].seed == 1:
+            raise NumericalError("not finite")
+        return real(models, *more)
+
+    monkeypatch.setattr(runner_.training_time, "measure_curve", fail)
+    (cell,) = Runner(folder, Cache(tmp_path / "c")).run(replace(paper, tables=(table(row(seeds=3)),)))
+    assert (cell.verdict, cell.reason) == ("failed", "seed 1: not finite")

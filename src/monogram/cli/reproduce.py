@@ -99,15 +99,17 @@ def command(
             writers.check(path)
         check_output(path)
     if cells is not None:
-        if tune or dataset or row or table:
-            raise ParameterError("--cells takes all cells of its file; leave out --tune, --dataset, --row and --table")
+        if tune or budget is not None or dataset or row or table:
+            raise ParameterError(
+                "--cells takes all cells of its file; leave out --tune, --budget, --dataset, --row and --table"
+            )
         stored = cells_file.load(cells, chosen.name)
         measured, made_with = stored.cells, stored.command
     else:
         folder = _folder(data)
         fit = {"memory": memory, "threads": threads}
         results = Cache(cache)
-        choose = Tuned(results.folder, budget or SEARCH, fit, print_stderr) if tune else None
+        choose = Tuned(results.folder, SEARCH if budget is None else budget, fit, print_stderr) if tune else None
         training = TRAINING if tune or budget is None else _seconds(budget)
         runner = Runner(folder, results, fit=fit, progress=print_stderr, choose=choose, training=training)
         measured = runner.run(chosen, Selection(dataset or (), row or (), table or ()))
@@ -152,7 +154,8 @@ def _command(paper: str, flags: dict[str, list[str] | None], tune: bool, budget:
         for name in names or ():
             words += [flag, name]
     words += ["--tune"] if tune else []
-    return shlex.join([*words, *(["--budget", budget or SEARCH] if tune or budget else [])])
+    budget = SEARCH if tune and budget is None else budget
+    return shlex.join([*words, *([] if budget is None else ["--budget", budget])])
 
 
 def _list(as_json: bool) -> None:

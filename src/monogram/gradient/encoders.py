@@ -119,7 +119,7 @@ class TableEncoder(FactorEncoder):
         """The squared norms of rows of the parameters."""
         if self._rows or self.context.device != "cpu":
             return super().squares(side, index)
-        return squared_norms(self.parameters[side], index.flatten(), self.context.threads).sum()
+        return squared_norms(self.parameters[side], index.flatten().contiguous(), self.context.threads).sum()
 
 
 class GraphEncoder(FactorEncoder):

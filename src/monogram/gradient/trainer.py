@@ -63,10 +63,12 @@ class Training(ABC):
     ----------
     parameters : the tensors that are trained, by name
     finished : whether there is nothing left to train; an epoch may set it
+    cut : whether the last epoch was ended before its last batch, for lack of time
     """
 
     parameters: dict[str, torch.Tensor]
     finished: bool = False
+    cut: bool = False
 
     @abstractmethod
     def epoch(self, out_of_time: Callable[[], bool]) -> float:
@@ -121,13 +123,14 @@ class BatchTraining(Training):
         optimiser = self._optimiser = self._optimiser or self.optimiser()
         total, number = torch.zeros((), dtype=torch.float64), 0
         for batch in self.batches():
+            if number and out_of_time():
+                self.cut = True
+                break
             loss = self.loss(batch)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             optimiser.step()
             total, number = total + loss.detach().cpu().double(), number + 1
-            if out_of_time():
-                break
         return float(total) / max(1, number)
 
     def state(self) -> dict[str, torch.Tensor]:
@@ -247,22 +250,29 @@ class Trainer:
         self.checkpoint = checkpoint
         self.progress = Progress()
         self._best: dict[str, torch.Tensor] = {}
+        self._start = 0.0
 
     def run(self) -> None:
         """Train to the end of the schedule; the parameters are then those of the best epoch, or of the last."""
         if self.checkpoint is not None and hasattr(self.report.progress, "checkpoint"):
             self.report.progress.checkpoint(self.checkpoint.path)
         self._resume()
-        progress, start = self.progress, time.perf_counter() - self.progress.elapsed
+        progress = self.progress
+        self._start = time.perf_counter() - progress.elapsed
         while not progress.ended:
-            self._epoch(lambda: time.perf_counter() - start >= self.schedule.seconds)
-            progress.elapsed = time.perf_counter() - start
+            self._epoch(lambda: self._elapsed() >= self.schedule.seconds)
+            progress.elapsed = self._elapsed()
             progress.ended = self._ended()
             if self.checkpoint is not None and not progress.ended:
                 self.checkpoint.save_now_and_then(self._stored)
             if self.between is not None and not progress.ended:
+                called = time.perf_counter()
                 self.between(len(progress.losses), self._serving_weights)
+                self._start += time.perf_counter() - called  # not time of the training
         self._conclude()
+
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self._start
 
     def _serving_weights(self) -> Weights:
         return self.training.weights(self.serving_rows)
@@ -304,7 +314,9 @@ class Trainer:
             _assign(self.training.parameters, self._best)
         report.objectives, report.metrics = progress.losses, progress.metrics
         report.epoch_seconds = progress.seconds
-        report.stopped = progress.elapsed >= self.schedule.seconds and done < self.schedule.epochs
+        report.stopped = self.training.cut or (
+            progress.elapsed >= self.schedule.seconds and done < self.schedule.epochs
+        )
         if report.stopped:
             report.note = f"stopped by the budget of {self.schedule.seconds:g} seconds after {done} epochs"
         elif progress.metrics:

@@ -37,7 +37,8 @@ def cut(log: Interactions, share: float, seed: int) -> ValidationPart:
             raise DataError(f"{error}; {advice}") from error
         return ValidationPart(split, f"a random {part} (the log has no order)")
     try:
-        return ValidationPart(splits.latest(log, share=share), f"the latest {part}")
+        split = splits.latest(log, share=share)
+        return ValidationPart(split, f"the latest {part} ({split.histories.n_users:,} users)")
     except DataError as error:
         raise DataError(f"{error}: of users with fewer than five events none is held out; {advice}") from error
 

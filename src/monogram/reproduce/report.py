@@ -208,7 +208,7 @@ def _line(cells: Sequence[Cell]) -> list[str | GridCell]:
     ]
     for cell in cells:
         interval = "" if cell.low is None else f"[{_number(cell.low)}, {_number(cell.high)}]"
-        interval = interval if cell.deviation is None else f"± {_number(cell.deviation)}, {cell.seeds} seeds"
+        interval = interval if cell.deviation is None else f"± {_number(cell.deviation)} over {cell.seeds} seeds"
         spread = "" if cell.spread is None else f"± {_number(cell.spread)}"
         digits = "+.0f" if cell.metric == "rank" else "+.4f"
         difference = "" if cell.difference is None else format(cell.difference, digits)

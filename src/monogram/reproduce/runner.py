@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,6 +68,11 @@ class RowJob:
     def model(self) -> Recommender:
         """The model, not fitted."""
         return model_class(str(self.row.model))(**(self.settings if self.derived is None else self.derived))
+
+    @property
+    def trained(self) -> bool:
+        """Whether the training of the model can be limited in time."""
+        return training_time.is_trained(model_class(str(self.row.model)))
 
     def derive(self, split: Split) -> None:
         """Compute the parameters that depend on the data."""
@@ -191,12 +197,16 @@ class Runner:
     def _read_cache(self, groups: Mapping[tuple[Place, str], Sequence[RowJob]]) -> None:
         """Set the results that are in the cache, and the time that the other fits of each data set share."""
         self._time = {place.name: TrainingTime(self.training) for place, _ in groups}
+        for (place, _), jobs in groups.items():
+            trained = [job for job in jobs if job.trained]
+            self._time[place.name].planned += len(_grouped(trained, _shared_fit))
         for (place, part), jobs in groups.items():
+            time_left = self._time[place.name]
             for job in jobs:
                 result = self.cache.get(job.source(self._document(place, part))) or {}
-                job.result = {} if training_time.is_outdated(result, self.training) else result
-            limited = [job for job in jobs if not job.result and training_time.is_trained(job.model())]
-            self._time[place.name].fits += len(_grouped(limited, _shared_fit))
+                job.result = {} if training_time.is_outdated(result, time_left.equal_share()) else result
+            limited = [job for job in jobs if not job.result and job.trained]
+            time_left.fits += len(_grouped(limited, _shared_fit))
 
     def _measure(self, place: Place, part: str, jobs: Sequence[RowJob]) -> None:
         """Set the results of jobs on one split that are not in the cache; models that share a fit together."""
@@ -221,7 +231,7 @@ class Runner:
         ready = [job for job in missing if not job.result]
         for group in _grouped(ready, _shared_fit).values():
             self.progress(f"{place.name}, {part}: {', '.join(dict.fromkeys(job.label() for job in group))}")
-            if training_time.is_trained(group[0].model()):
+            if group[0].trained:
                 self._train(place, split, group, document)
             elif group[0].table.similar is not None:
                 self._compare(place, split, group, document)
@@ -230,22 +240,22 @@ class Runner:
 
     def _train(self, place: Place, split: Split, jobs: Sequence[RowJob], document: Mapping[str, Any]) -> None:
         """Train a model within its share of the time, and measure it after the epochs of each job."""
-        time = self._time[place.name]
-        share, metrics = time.share(), _metrics(jobs)
+        time_left, start = self._time[place.name], time.perf_counter()
+        share, metrics = time_left.share(), _metrics(jobs)
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", MonogramWarning)
-                models = [training_time.like(job.model(), seconds=share) for job in jobs]
+                models = [training_time.with_parameters(job.model(), seconds=share) for job in jobs]
                 curve = training_time.measure_curve(models, split, metrics, self.fit)
         except MonogramError as error:
-            time.used(0.0)
+            time_left.spend(time.perf_counter() - start)
             for job in jobs:
                 job.result = {"error": str(error)}
             return
-        time.used(max(report.seconds["epochs"] for report, _ in curve))
+        time_left.spend(max(report.seconds["epochs"] for report, _ in curve))
         for job, (report, values) in zip(jobs, curve, strict=True):
             job.result = result_of(report, split, metrics, values) | training_time.record(report)
-            job.result |= {"budget": self.training, "warnings": _texts(caught)}
+            job.result |= {"share": time_left.equal_share(), "warnings": _texts(caught)}
             self.cache.put(job.source(document), job.result)
 
     def _compare(self, place: Place, split: Split, jobs: Sequence[RowJob], document: Mapping[str, Any]) -> None:
@@ -301,7 +311,7 @@ class Runner:
 
 def result_of(report: Report, split: Split, metrics: tuple[Metric, ...], measured: Measured) -> Result:
     """The result of a model for the cache: its metrics with their intervals, and the cost of its fit."""
-    values: dict[str, Any] = {"seconds": [sum(report.seconds.values()), None, None]}
+    values: dict[str, Any] = {"seconds": [_seconds(report), None, None]}
     if report.rank is not None:
         values["rank"] = [float(report.rank), None, None]
     if metrics:
@@ -317,13 +327,18 @@ def cosines_of(model: Recommender, sets_of_items: Indices) -> Result:
     assert report is not None
     if not isinstance(weights, Factors):
         raise ParameterError(f"{model!r} has no factors U and V; expected a model of low rank")
-    values: dict[str, Any] = {"seconds": [sum(report.seconds.values()), None, None]}
+    values: dict[str, Any] = {"seconds": [_seconds(report), None, None]}
     histograms = {}
     for metric, vectors in zip(OF_FACTORS, embeddings.balanced(weights), strict=True):
         cosines = embeddings.median_cosines(vectors, sets_of_items)
         values[metric] = [float(np.median(cosines)) if len(cosines) else None, None, None]
         histograms[metric] = embeddings.histogram(cosines)
     return {"values": values, "histograms": histograms, "bytes": report.peak_bytes, "solver": report.solver}
+
+
+def _seconds(report: Report) -> float:
+    """The seconds of a fit without compilation and imports, which only the first fit of a process has."""
+    return sum(seconds for stage, seconds in report.seconds.items() if stage != "compile")
 
 
 def _texts(caught: Sequence[warnings.WarningMessage]) -> list[str]:
@@ -356,8 +371,8 @@ def _metrics(jobs: Sequence[RowJob]) -> tuple[Metric, ...]:
 def _shared_fit(job: RowJob) -> Any:
     """Jobs with equal results are measured from one fit: of one inverse, of the same model, or of the most epochs."""
     model = job.model()
-    if training_time.is_trained(model):
-        return repr(training_time.like(model, epochs=1))
+    if job.trained and not model.params()["patience"]:  # with patience the weights are those of the best epoch
+        return repr(training_time.with_parameters(model, epochs=1))
     if job.table.similar is not None:
         return (job.table.name, repr(model))
     return shared_fits.inverse_key(model) if shared_fits.reads_heads(model) else repr(model)
@@ -366,9 +381,13 @@ def _shared_fit(job: RowJob) -> Any:
 def _cells(job: RowJob) -> list[Cell]:
     """The cells of a job with a result, or with a result for each seed."""
     results = [part.result for part in job.by_seed or (job,)]
-    failed = next((result["error"] for result in results if "error" in result), None)
-    if failed is not None:
-        return _empty(job.table, job.row, job.data, cells_.FAILED, failed, job.settings)
+    errors = [
+        f"seed {seed}: " * bool(job.by_seed) + result["error"]
+        for seed, result in enumerate(results)
+        if "error" in result
+    ]
+    if errors:
+        return _empty(job.table, job.row, job.data, cells_.FAILED, "; ".join(errors), job.settings)
     stand_in, size = job.place.name != job.data, (*job.by_seed, job)[0].size
     result = results[0] if len(results) == 1 else _mean(results)
     stopped, epochs = any(each.get("stopped") for each in results), result.get("epochs")

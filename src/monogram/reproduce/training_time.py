@@ -24,12 +24,12 @@ DEFAULT = 3600.0  # seconds for each data set
 LIMIT = "seconds"  # the parameter of a model that limits its training
 
 
-def is_trained(model: Recommender) -> bool:
-    """Whether the training of a model can be limited in time."""
-    return LIMIT in model.params()
+def is_trained(kind: type[Recommender]) -> bool:
+    """Whether the training of models of a class can be limited in time."""
+    return LIMIT in kind.__dataclass_fields__
 
 
-def like(model: Recommender, **parameters: Any) -> Recommender:
+def with_parameters(model: Recommender, **parameters: Any) -> Recommender:
     """A model with other values of some parameters, not fitted."""
     return type(model)(**(model.params() | parameters))
 
@@ -42,24 +42,30 @@ class TrainingTime:
     ----------
     total : seconds for all fits that are limited
     fits : number of those that are still to be done
+    planned : number of those that are asked for, the stored ones included
     """
 
     total: float = DEFAULT
     fits: int = 0
+    planned: int = 0
     spent: float = field(default=0.0, init=False)
+
+    def equal_share(self) -> float:
+        """The seconds of a fit if no result were stored and every fit took its share."""
+        return self.total / max(1, self.planned)
 
     def share(self) -> float:
         """The seconds that the next fit may take."""
         return max(1.0, (self.total - self.spent) / max(1, self.fits))
 
-    def used(self, seconds: float) -> None:
+    def spend(self, seconds: float) -> None:
         """Note a finished fit."""
         self.spent, self.fits = self.spent + seconds, self.fits - 1
 
 
-def is_outdated(result: Mapping[str, Any], total: float) -> bool:
-    """Whether a stored result was ended by a lower budget than the present one."""
-    return bool(result.get("stopped")) and result["budget"] < total
+def is_outdated(result: Mapping[str, Any], share: float) -> bool:
+    """Whether a stored result was ended by a lower share of a budget than the present one."""
+    return bool(result.get("stopped")) and result["share"] < share
 
 
 def record(report: Report) -> dict[str, Any]:
@@ -77,17 +83,17 @@ def measure_curve(
     """
     longest = max(models, key=_epochs)
     threads = parallel.count(fit.get("threads"))
-    found: dict[int, Measured] = {}
+    by_epoch: dict[int, Measured] = {}
     wanted = {_epochs(model) for model in models}
 
     def between(epoch: int, weights: Callable[[], Weights]) -> None:
         if epoch in wanted:
             rule = longest.recency_rule()
-            found[epoch] = measure_weights(weights(), split.train, split, metrics, threads, rule)
+            by_epoch[epoch] = measure_weights(weights(), split.train, split, metrics, threads, rule)
 
     report, last = shared_fits.measure_fit(longest, split.train, split, metrics, fit, between)
     done = len(report.epoch_seconds)
-    return [(_report_after(report, min(_epochs(model), done)), found.get(_epochs(model), last)) for model in models]
+    return [(_report_after(report, min(_epochs(model), done)), by_epoch.get(_epochs(model), last)) for model in models]
 
 
 def _epochs(model: Recommender) -> int:

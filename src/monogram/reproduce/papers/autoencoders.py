@@ -8,7 +8,7 @@ from monogram.reproduce.paper import Settings, line
 
 _row = partial(line, ("ml-20m", "netflix", "msd"))
 _TAKEN = "the paper took this row from Liang et al. 2018, whose settings these are"
-_HERE = "on ml-1m the width of the batch, the learning rate and the epochs were chosen on the validation users"
+_HERE = "on ml-1m the size of the batch, the learning rate and the epochs were chosen on the validation users"
 _DAE: Settings = {"rank": 200, "layers": 0, "l2": 2e-5, "dropout": 0.5, "epochs": 200}
 _VAE: Settings = {"rank": 200, "layers": 1, "hidden": 600, "beta": 0.2, "dropout": 0.5, "epochs": 200}
 _CDAE: Settings = {"rank": 200, "negatives": 5, "dropout": 0.5}
@@ -22,5 +22,5 @@ AUTOENCODERS = (
          ml_1m={**_DAE, "batch": 250, "learning_rate": 0.003, "epochs": 100}),
     _row("MULT-VAE", 0.395, 0.537, 0.426, 0.351, 0.444, 0.386, 0.266, 0.364, 0.316, model="mult_vae",
          note=f"{_TAKEN}; {_HERE}", ml_20m=_VAE, netflix=_VAE, msd=_VAE,
-         ml_1m={**_VAE, "batch": 250, "learning_rate": 0.002, "annealing": 20, "epochs": 100}),
+         ml_1m={**_VAE, "batch": 250, "learning_rate": 0.002, "epochs": 100}),
 )  # fmt: skip

@@ -88,7 +88,7 @@ def _row(name: str, *, spread: bool) -> Row:
             "model": "factorization",
             "settings": {HERE: _LOSSES[name]},
             "note": note,
-            "seeds": SEEDS if spread else 1,
+            "seeds": SEEDS,
         }
     return Row(name=name, printed=printed(DATA, numbers), spread=printed(DATA, SPREADS[name]) if spread else {}, **more)
 
