@@ -16,7 +16,8 @@ BS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 # takes fewer seconds on a CPU, and learning rate, l2 and temperature were chosen on the latest fifth of Gowalla's train
 # lists, from few values and by short fits.
 _GRAPH: Settings = {"rank": 64, "layers": 3, "batch": 16384, "l2": 1e-4, "learning_rate": 0.01, "epochs": 1000}
-_SSM: Settings = {"loss": "sampled_softmax", "cosine": True, "temperature": 0.15, "negatives": 1024}
+_SSM: Settings = {"loss": "sampled_softmax", "cosine": True, "temperature": 0.1, "negatives": 1024, "rank": 64,
+                  "batch": 4096, "l2": 1e-6, "learning_rate": 0.002}  # fmt: skip
 TRAINED: dict[str, tuple[str, Settings]] = {
     "PinSage": ("pin_sage", {"rank": 64, "batch": 8192, "l2": 1e-4, "learning_rate": 0.003, "epochs": 200}),
     "LightGCN": ("light_gcn", _GRAPH),
@@ -24,9 +25,8 @@ TRAINED: dict[str, tuple[str, Settings]] = {
     "SGL-ED": ("sgl", _GRAPH),
     "SimpleX": ("simplex", {"rank": 64, "batch": 4096, "l2": 1e-4, "learning_rate": 0.003, "margin": 0.9,
                             "negative_weight": 10, "negatives": 100, "epochs": 100}),
-    "SSM (MF)": ("factorization", {**_SSM, "rank": 64, "batch": 8192, "l2": 1e-4, "learning_rate": 0.005,
-                                   "epochs": 100}),
-    "SSM (GNN)": ("light_gcn", {**_GRAPH, **_SSM, "epochs": 100}),
+    "SSM (MF)": ("factorization", {**_SSM, "epochs": 25}),
+    "SSM (GNN)": ("light_gcn", {**_SSM, "layers": 3, "epochs": 100}),
     "ELSA": ("elsa", {"rank": 512, "epochs": 20}),
 }  # fmt: skip
 
