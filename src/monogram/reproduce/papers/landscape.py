@@ -16,8 +16,8 @@ UNPUBLISHED = "settings are not published"
 
 
 _row = partial(line, DATA)
-# What is used on ml-1m was chosen there on the validation users, but for MF dropout, WMF, SLIM and the autoencoders, which were not
-# searched; ranks are a tenth of its items or less.
+# What is used on ml-1m was chosen there on the validation users, but for MF dropout, WMF, SLIM and the autoencoders,
+# which were not searched; ranks are a tenth of its items or less.
 TABLE_2 = (
     _row("EASE", 0.391, 0.521, 0.420, 0.362, 0.445, 0.393, 0.333, 0.428, 0.389, model="ease",
          ml_20m={"l2": 800.0}, netflix={"l2": 1000.0}, msd={"l2": 100.0}, ml_1m={"l2": 400.0}),
